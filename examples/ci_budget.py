@@ -28,7 +28,9 @@ with tempfile.NamedTemporaryFile(suffix=".json") as report:
 for peak in run["peaks"]:
     if peak.get("pool"):
         print(f"chip {peak['chip']}: {peak['pool']} at most {peak['bytes']:,} B")
-for operation in run["breakdown"]["op"][:5]:
-    print(f"{operation['bytes']:>12,} B  {operation['op'] or 'no operation'}")
+for pool in run["breakdown"]["op"]:
+    print(f"at the peak, {pool['pool']}:")
+    for row in pool["rows"][:5]:
+        print(f"{row['bytes']:>12,} B  {row['op'] or 'no operation'}")
 print("verdict:", VERDICTS.get(done.returncode, f"exit code {done.returncode}" if done.returncode else "within budget"))
 sys.exit(done.returncode)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: servers and clients that are gone when the test is; who may run beside whom; what a brief run leaves out.
+"""Fixtures: servers and clients that end with the test, tests that run alone, and the cases of a brief run.
 
-The environment is the same for all tests, wherever they run: what a terminal, a shell, a CI or a ttmem of somebody's
-has set reaches neither them nor what they start, and signals that they were started with as ignored are not.
+The environment is the same for all tests. Variables of a terminal, a shell, a CI or another ttmem reach neither the
+tests nor the processes they start. Signals that were ignored at the start are not ignored.
 
-With TTMEM_TESTS=brief a law is tried with few examples and a test with many cases with some of them: for further
-Pythons, when one has done everything.
+With TTMEM_TESTS=brief, property tests have few examples, and tests with many cases run some of them: for further
+versions of Python, when one version has run everything.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _CASES = 8  # of each test
 _SETTINGS = "_hypothesis_internal_use_settings"  # a decorated test cannot be decorated again
 _left_out = pytest.StashKey[str]()
 
-# A law holds or not: however slow the machine is, and the same each time.
+# Property tests do not depend on the speed of the machine, and are the same each time.
 settings.register_profile("ttmem", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ttmem")
 
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for law in laws.values():
         chosen = getattr(law, _SETTINGS)
         setattr(law, _SETTINGS, settings(chosen, max_examples=min(_EXAMPLES, chosen.max_examples)))
-    # Evenly over the list, so that the last kinds of case are there as well as the first.
+    # Evenly over the list, so that first and last kinds of cases are both included.
     kept = {item for some in cases.values() for item in some[:: -(-len(some) // _CASES)]}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     config.stash[_left_out] = (
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Every worker must give a case the same name, so none has the number of the process that collects it."""
+    """Every worker must give a case the same name, so names must not contain the pid of the worker."""
     own = f"pid {os.getpid()}"
     return val.replace(own, "pid of the test") if isinstance(val, str) and own in val else None
 
@@ -93,9 +93,9 @@ def pytest_report_collectionfinish(config: pytest.Config) -> str:
 
 @pytest.fixture(autouse=True)
 def beside_others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests of several workers run beside each other; one that is marked `alone` beside none.
+    """Tests of several workers run at the same time; a test that is marked `alone` runs alone.
 
-    The door is held only by whoever waits for its turn: otherwise those that come and go might never let one be alone.
+    A test takes the first lock only to get its turn; otherwise a test that must run alone might wait forever.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
@@ -111,7 +111,7 @@ def beside_others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short path, whatever $TMPDIR is: a socket's may have no more than 107 bytes."""
+    """A folder with a short path, whatever $TMPDIR is, because the path of a socket has at most 107 bytes."""
     usual = tempfile.gettempdir()
     with tempfile.TemporaryDirectory(prefix="ttmem-", dir=usual if len(usual) < 30 else "/tmp") as name:
         yield Path(name)
@@ -119,7 +119,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whom the checks of `ttmem doctor` ask may take as long as a busy machine needs."""
+    """Timeouts of the checks of `ttmem doctor` that are long enough for a busy machine."""
     for module in (agent, locate, endpoints):
         monkeypatch.setattr(module, "_SECONDS", PATIENCE)
     monkeypatch.setattr(context, "_SNAPSHOT_SECONDS", PATIENCE)
@@ -127,7 +127,7 @@ def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def serve(folder: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers, as many as wanted."""
+    """A function that starts servers."""
     servers: list[Server] = []
 
     def start(*arguments: str, **keywords: Any) -> Server:

@@ -415,10 +415,12 @@ def event_file(draw: Numbers) -> bytes:
 _ORDINARY = {
     "machine": ("0", "1"), "state": ("tracked", "exited", "stale"), "chip": (WITNESS_UID, "1", "2", "assumed:0"),
     "core": ("0,0", "3,2", "7,7"), "pids": ("0", "1"), "since": ("start", "reset", "0", "1794790000"),
-    "pid": ("1", "501"),
-    "step": ("1", "10"), "until": ("1794790000", "0"), "kind": ("dram", "l1", "cb"), "device": ("0", "1"),
-    "min_size": ("0", "4096"), "tag": ("ttnn", "a"), "sort": ("size", "newest", "oldest"), "limit": ("0", "1", "10000"),
-    "offset": ("0", "5", "100000"), "by": ("op", "line", "stack", "shape", "program", "kind"),
+    "pid": ("1", "501", "1,501"), "op": ("", "ttnn.add"), "line": ("", "a.py:1 f"), "shape": ("", "[1] bfloat16 tile"),
+    "program": ("", "pid 1 program 1"),
+    "step": ("1", "10"), "until": ("1794790000", "0"), "kind": ("dram", "l1", "cb", "dram,cb"), "device": ("0", "1"),
+    "min_size": ("0", "4096"), "text": ("ttnn", "a"), "sort": ("size", "newest", "oldest"),
+    "limit": ("0", "1", "10000"), "offset": ("0", "5", "100000"),
+    "by": ("op", "line", "stack", "shape", "program", "kind"),
     "format": ("json", "text"), "what": ("all", "kernels"), "older": ("0", "60"),
 }  # fmt: skip
 _STRANGE = (

@@ -3,7 +3,7 @@
 
 The bytes take the server's own way: sockets, records, ledger, history, recording, routes, and then `ttmem replay` and
 `ttmem l1` on the recording. `python -m tests.fuzz_lab` runs cases and prints the seed of each before it runs, so that
-whoever started it knows which one did not end.
+the seed of a case that does not end is known.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Lab:
 
 
 def _strict(body: bytes, what: str) -> Any:
-    """JSON as everybody reads it: NaN and Infinity are not in the standard."""
+    """Standard JSON, without NaN and Infinity."""
 
     def refuse(text: str) -> None:
         raise Violation(f"{what} has {text}, which is not JSON")

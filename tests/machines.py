@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lays out machines in a folder: the files that tt-kmd, the kernel and tt-metal would make there.
+"""Creates machines in a folder: the files that tt-kmd, the kernel and tt-metal would create there.
 
     machine = machines.n300(folder)
     machine.process(4711, name="python", command="python model.py", holds=[0])
@@ -75,7 +75,7 @@ def _text(value: object) -> bytes:
 
 
 def _write(path: Path, value: object) -> None:
-    """In place, so that a descriptor somebody kept sees the new value, as in sysfs."""
+    """Write in place, so that an open descriptor gets the new value, as in sysfs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_text(value))
 
@@ -87,7 +87,7 @@ def _link(path: Path, target: Path) -> None:
 
 
 class Machine:
-    """A machine in a folder. As it is made, no driver is loaded and only init runs."""
+    """A machine in a folder. At first, no driver is loaded and only init runs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -148,7 +148,10 @@ class Machine:
         return self._folder(self._entry(number).resolve(), name) / name
 
     def hang(self, number: int, name: str) -> Path:
-        """Who opens this file of the chip waits until somebody opens it for writing. Made anew, as after a reset."""
+        """Opening this file of the chip blocks until it is opened for writing.
+
+        The file is replaced, as after a reset.
+        """
         path = self.file(number, name)
         path.unlink(missing_ok=True)
         os.mkfifo(path)
@@ -190,6 +193,7 @@ class Machine:
         inner_pid: int | None = None,
         environ: Mapping[str, str] = {},
         maps: str = "",
+        rss_pages: int = 131_072,
     ) -> Path:
         """A process, and its folder in /proc. ``start`` is in ticks since boot, ``container`` the path in its cgroup.
 
@@ -198,10 +202,8 @@ class Machine:
         """
         folder = self.root / f"proc/{pid}"
         words = command.split() if isinstance(command, str) else command
-        zeros = " ".join(["0"] * 30)
-        _write(
-            folder / "stat", f"{pid} ({name[:15]}) {state} 1 {pid} {pid} 0 -1 {' '.join(['0'] * 13)} {start} {zeros}"
-        )
+        rest = " ".join(["0", str(rss_pages), *["0"] * 28])
+        _write(folder / "stat", f"{pid} ({name[:15]}) {state} 1 {pid} {pid} 0 -1 {' '.join(['0'] * 13)} {start} {rest}")
         inner = f"{pid}\t{inner_pid}" if inner_pid is not None else f"{pid}"
         ids = f"{user_id}\t{user_id}\t{user_id}\t{user_id}"
         _write(
@@ -224,7 +226,7 @@ class Machine:
         return folder
 
     def holder(self, number: int, pid: int) -> None:
-        """A line in the driver's list; pid 0 is somebody outside our pid namespace."""
+        """A line in the driver's list; pid 0 is a process outside our pid namespace."""
         pids = self.root / f"proc/driver/tenstorrent/{number}/pids"
         if pids.exists():
             with pids.open("a") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what the sources would say of a machine, and accounts, for tests of what brings them together."""
+"""Creates data of sources and accounts, for tests of the merge."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def holder(pid: int, *holds: int, start: int = 100, user_id: int = 1000, name: s
 
 
 def slot(pid: int, *sizes: int, state: str = "live", start: int = 100, name: str = "python") -> Json:
-    """What tt-metal counts of one process: DRAM, L1, L1_SMALL, TRACE, CB."""
+    """tt-metal's counters of one process: DRAM, L1, L1_SMALL, TRACE, CB."""
     counted = dict(zip(KINDS, (*sizes, 0, 0, 0, 0, 0)))
     live = state == "live"
     return {
@@ -54,7 +54,7 @@ def slot(pid: int, *sizes: int, state: str = "live", start: int = 100, name: str
 
 
 def counters(chip_id: int | str, *slots: Json, metal_id: int = 0, lost: int = 0) -> Json:
-    """tt-metal's counters of a chip; ``lost`` bytes of DRAM in the totals belong to nobody's slot."""
+    """tt-metal's counters of a chip; ``lost`` bytes of DRAM in the totals belong to no slot."""
     totals = {kind: sum(one[kind] for one in slots) for kind in KINDS}
     totals["dram"] += lost
     live = {kind: sum(one[kind] for one in slots if one["state"] == "live") for kind in KINDS}
@@ -73,13 +73,14 @@ def unreadable(chip_id: int | str) -> Json:
 
 
 def machine(*chips: Json, processes: Any = (), shm: Any = (), foreign: dict[int, int] | None = None) -> Json:
-    """A look at a machine."""
+    """The state of a machine."""
     return {
         "driver": {"version": "2.10.0", "loaded": bool(chips)},
         "sources": [{"name": name, "state": "ok", "detail": None} for name in ("sysfs", "processes", "shm")],
         "chips": list(chips),
         "processes": list(processes),
         "foreign": foreign or {},
+        "usage": {},
         "shm": list(shm),
     }
 
@@ -101,7 +102,7 @@ class Account:
     def tracked(
         self, pid: int, chip_id: str, *, device: int = 0, dram: int = 0, l1: int = 0, remote: bool = False
     ) -> None:
-        """A process under the agent holds so much of a chip."""
+        """A process under the agent holds these amounts of a chip."""
         source, board = self.source(pid), BOARDS["n150"]
         info = ChipInfo(chip_id, None, None, board.arch, None, remote, board._replace(live=True))
         self.apply(source, DeviceOpened(device, info))

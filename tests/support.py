@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the integration tests share: a real server in its own process, real clients, and waiting for facts."""
+"""Code that the integration tests share: a real server in its own process, real clients, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ttmem.wire.endpoint import api_path
 Value = TypeVar("Value")
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "programs"
-PATIENCE = 180.0  # seconds that a busy machine may take for anything; who waits so long has found a fault
+PATIENCE = 180.0  # seconds; more than a busy machine needs for anything, so a longer wait is a fault
 
 
 def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:
-    """Ask until the answer is true; how long that may take is no part of what is tested."""
+    """Wait until a condition is true; the time it takes is not part of the test."""
     deadline = time.monotonic() + patience
     while True:
         answer = true()
@@ -48,7 +48,7 @@ def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATI
 
 
 def not_none(value: Value | None) -> Value:
-    """The value, which the test knows to be there."""
+    """The value; the test knows that it is not None."""
     assert value is not None
     return value
 
@@ -89,7 +89,7 @@ def api_over(
 
 
 async def answered(api: Api, path: str, query: dict[str, str]) -> Any:
-    """What a server's routes say, without a server; an answer may come in pieces."""
+    """The answer of a route, without a server; an answer may consist of pieces."""
     response = await api.handle(Request("GET", path, query, 0))
     body = response.body
     if not isinstance(body, bytes):
@@ -98,7 +98,7 @@ async def answered(api: Api, path: str, query: dict[str, str]) -> Any:
     return json.loads(body)
 
 
-# `ttmem doctor`, but whom it asks may take as long as a busy machine needs.
+# `ttmem doctor`, with timeouts long enough for a busy machine.
 PATIENT_DOCTOR = [
     sys.executable,
     "-c",
@@ -109,8 +109,10 @@ PATIENT_DOCTOR = [
 
 
 class Server:
-    """`ttmem serve` as its user starts it, but for this machine's chips and counters: it looks at them only if told
-    to (``--machine /``), because other tests may be at work there."""
+    """`ttmem serve` as a user starts it.
+
+    It reads this machine's chips and counters only with ``--machine /``, because other tests may use them.
+    """
 
     def __init__(self, folder: Path, *arguments: str, name: str = "ttmem", wait: bool = True, **popen: Any) -> None:
         self.path = str(folder / f"{name}.sock")
@@ -171,7 +173,7 @@ class Server:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """The server frozen: what is sent meanwhile stays unread."""
+        """Stop the server for a while: data that is sent meanwhile stays unread."""
         self.kill(signal.SIGSTOP)
         wait_until(lambda: process_state(self.process.pid) == "T", "the stop")
         try:
@@ -186,7 +188,7 @@ class Server:
         try:
             return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.kill()  # one that does not listen must not outlive its test
+            self.process.kill()  # a server that ignores signals must not outlive its test
             self.process.wait()
             raise
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client with a known account beside attackers of the same server, and what must stay true of both."""
+"""A client with a known account on the same server as attackers, and the conditions that must hold for it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Witness:
         self.sock.close()
 
     def tell(self, *events: Any, first: bool = False) -> None:
-        """Send, and wait until it is in the account."""
+        """Send events, and wait until they are applied."""
         hello = handshake.hello("client", Confidence.EXACT) if first else b""
         self.sock.sendall(hello + b"".join(map(encode, events)) + handshake.sync(7))
         heard = b""
@@ -109,7 +109,7 @@ class Witness:
             heard += piece
 
     def testimony(self) -> Any:
-        """All that the API says of this client."""
+        """Everything that the API returns about this client."""
         process = self.of_process(self.ask("/snapshot?machine=0"))
         return process, self.ask(f"/allocations?pid={os.getpid()}")["allocations"]
 
@@ -124,7 +124,7 @@ class Witness:
         return json.loads(body)
 
     def sees_no_harm(self, seed: int = 0, megabytes: int = 200) -> None:
-        """The law: its numbers are what they were, everything is answered in time, and what it reports is counted."""
+        """Check that its numbers are unchanged, all requests are answered in time, and its reports are counted."""
         draw = Numbers(seed)
         for ask in asks(draw, routes()):
             began = time.monotonic()
@@ -155,13 +155,13 @@ class Witness:
         return max(series[0]["time"], default=0.0) if series else 0.0
 
     def ends(self) -> None:
-        """SIGTERM ends the server in good time, however it was treated."""
+        """SIGTERM ends the server in time, whatever happened before."""
         began = time.monotonic()
         assert self.server.stop() == 0
         assert time.monotonic() - began < ENDING_SECONDS
 
     def is_in(self, recording: Path) -> None:
-        """The recording that all share can be read, and says the same of this client."""
+        """The shared recording can be read, and has the same data about this client."""
         for command in (["replay", str(recording), "--json"], ["l1", "--file", str(recording), "--json"]):
             done = subprocess.run(
                 [sys.executable, "-m", "ttmem", *command], capture_output=True, text=True, timeout=PATIENCE

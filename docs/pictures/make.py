@@ -60,7 +60,7 @@ class Scene(NamedTuple):
 _WORKING = ("", "simulated: decoded token")  # the program cache and the trace are there by then
 SCENES = (
     Scene("overview", (), (_WORKING,), seconds=25),
-    Scene("charts", ("--devices", "t3k"), (("2WW", "last 30 s"), _WORKING), seconds=15),
+    Scene("charts", ("--devices", "t3k"), (("2", "(automatic)"), _WORKING), seconds=15),
     Scene("telemetry", (), (_WORKING, ("3", "AI clock")), seconds=15),
     Scene("processes", ("--devices", "t3k"), (_WORKING, ("4", "4 tracked"))),
     Scene("cores", ("clash",), (("", "simulated: Statically allocated"), ("5", "least headroom"))),

@@ -335,9 +335,19 @@ void Agent::ask_kernel_ring(const Metal& metal, void* program) {
 // -- failures -------------------------------------------------------------------------------------------------------
 
 void Agent::failed(const char* text, void* allocator, void* device, void* workload) noexcept {
-    // What follows is the backtrace, which is long and different each time.
+    // What follows is the backtrace, which is long and different each time. Only one name in it matters: of a global
+    // circular buffer nothing else tells, and other advice holds for it (analyze/failure_messages.py).
+    static constexpr char kGlobal[] = "\nbacktrace:\n --- GlobalCircularBuffer";
+    char shortened[1024];  // messages of this kind have some 300 characters
     const char* end = std::strstr(text, "\nbacktrace:");
-    uint32_t length = static_cast<uint32_t>(end == nullptr ? std::strlen(text) : static_cast<size_t>(end - text));
+    size_t length = end == nullptr ? std::strlen(text) : static_cast<size_t>(end - text);
+    if (end != nullptr && length + sizeof(kGlobal) <= sizeof(shortened) &&
+        std::strstr(end, "GlobalCircularBuffer") != nullptr) {
+        std::memcpy(shortened, text, length);
+        std::memcpy(shortened + length, kGlobal, sizeof(kGlobal));
+        length += sizeof(kGlobal) - 1;
+        text = shortened;
+    }
     Locked held(store.lock);
     uint16_t mesh = allocator != nullptr  ? meshes_.with_allocator(allocator)
                     : device != nullptr   ? meshes_.with_device(device)
@@ -345,7 +355,7 @@ void Agent::failed(const char* text, void* allocator, void* device, void* worklo
                                           : kNoMesh;
     bool room = store.header()->blobs_used < kBlobBytes / 4 * 3;
     store.header()->blobs_full += !room;
-    uint32_t blob = room ? store.blob(text, length) : 0;
+    uint32_t blob = room ? store.blob(text, static_cast<uint32_t>(length)) : 0;
     store.append(Event::kFailed, [&](Record& r) {
         r.mesh = mesh;
         r.name = blob;

@@ -5,7 +5,8 @@ Until the command line is read, Ctrl-C ends the process without a word, as it en
 Python would print a traceback of whatever was being imported.
 """
 
-import signal
+# Not `signal`: its enumerations take longer than reading the command line.
+import _signal as signal  # type: ignore[import-not-found]
 import sys
 
 _INTERRUPT = signal.getsignal(signal.SIGINT)

@@ -130,7 +130,7 @@ def test_libraries_bound_past_the_agent_are_told(bench: Bench) -> None:
     assert [process["pid"] for process in ran.data["unseen"]] == [record["pid"]]
     assert "Nothing was seen of the devices that were used." in ran.err
     assert f"pid {record['pid']} (python) used a device through tt-metal and the agent saw nothing of it" in ran.err
-    assert "verdict: the run was not seen completely" in ran.err
+    assert "verdict: the run was not tracked completely" in ran.err
     assert ran.code == 5
 
 
@@ -192,7 +192,7 @@ def test_a_run_that_stands_still_while_the_ring_runs_over(bench: Bench) -> None:
         == after["program_cache"]
     )
     assert "were overwritten before they could be read: peaks may be too low." in ran.err
-    assert "verdict: the run was not seen completely" in ran.err
+    assert "verdict: the run was not tracked completely" in ran.err
     assert ran.code == 3  # there is a leak as well
 
 

@@ -27,7 +27,7 @@ from ttmem.account.phases import phases_json
 from ttmem.ingest import time_slices as slices
 from ttmem.ingest.clock import Clock
 from ttmem.model import schema
-from ttmem.model.events import Allocated, PhaseBegan, PhaseEnded, ProcessExited
+from ttmem.model.events import Allocated, Extra, PhaseBegan, PhaseEnded, ProcessExited
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.server import routes_history as past
@@ -112,7 +112,7 @@ def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyC
         (t["size"] for t in everything["allocations"]), reverse=True
     )
     assert server.get("/allocations?kind=dram")["matched"] == 51
-    assert server.get("/allocations?kind=dram&device=1")["bytes"] == 2 * MIB
+    assert server.get("/allocations?kind=dram&device=1")["pools"] == {"dram": 2 * MIB}
     assert server.get(f"/allocations?min_size={MIB}")["matched"] == 2
     assert server.get(f"/allocations?pid={busy.pid}&kind=cb")["allocations"][0]["id"] == "0x7"
     assert server.get("/allocations?pid=1")["matched"] == 0
@@ -121,6 +121,49 @@ def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyC
     pages = [server.get(f"/allocations?sort=newest&limit=20&offset={start}")["allocations"] for start in (0, 20, 40)]
     ids = [(t["device"], t["kind"], t["id"]) for page in pages for t in page]
     assert len(ids) == len(set(ids)) == 54
+    by_kind = {kind: server.get(f"/allocations?kind={kind}")["matched"] for kind in ("dram", "cb", "dram,cb")}
+    assert by_kind["dram,cb"] == by_kind["dram"] + by_kind["cb"] > by_kind["dram"]
+    assert server.get(f"/allocations?pid=1,{busy.pid}")["matched"] == 54
+
+
+def test_a_dump_is_filtered_and_lists_the_largest(server: Server, busy: LegacyClient) -> None:
+    dump = server.get("/dump?kind=dram&limit=3")
+    assert {entry["kind"] for device in dump["devices"] for entry in device["kinds"]} == {"dram"}
+    for device in dump["devices"]:
+        (entry,) = device["kinds"]
+        assert len(entry["allocations"]) == min(3, entry["count"])
+        sizes = [row["size"] for row in entry["allocations"]]
+        listed = server.get(f"/allocations?kind=dram&device={device['device']}&limit=3")["allocations"]
+        assert sizes == [row["size"] for row in listed]
+    assert dump["total"] == server.get("/allocations?kind=dram")["matched"]
+    assert {device["chip"] for device in server.get("/dump?chip=assumed:1")["devices"]} == {"assumed:1"}
+    assert server.get(f"/dump?pid={busy.pid}")["total"] == server.get("/dump")["total"]
+    boxes = server.text("/dump?format=text&kind=cb&chip=assumed:0")
+    assert "REMAINING ALLOCATED BUFFERS" in boxes
+    assert "  CB: " in boxes
+    assert "  DRAM: " not in boxes
+    for query, words in (
+        ("pid=1", "no process 1 has reported to this server"), ("chip=nope", "there is no chip 'nope'"),
+        ("kind=dram,nope", "kind is one of dram, l1,"), ("pid=x", "pid must be a whole number"),
+    ):  # fmt: skip
+        with pytest.raises(ApiError, match=re.escape(words)):
+            server.get(f"/dump?{query}")
+
+
+def test_the_row_of_a_breakdown_leads_to_its_allocations() -> None:
+    asked = Asked()
+    source = asked.ledger.source(0.0, ProcessInfo(7, 1, user_id=0), "agent", Confidence.EXACT)
+    for number in range(12):
+        line, tag, shape = (f"/me/model.py:{number % 3} f", f"op {number % 2}", None if number % 4 else "[32] tile")
+        kind = (Kind.DRAM, Kind.L1, Kind.HOST)[number % 3]
+        extra = Extra(tag=tag if number else None, shape=shape, stack=line)
+        asked.ledger.apply(0.0, source, Allocated(0, kind, (number + 1) << 12, 100 + number, extra=extra))
+    for by in ("op", "line", "shape", "program", "kind"):
+        for pool in asked.get("/breakdown", by=by)["pools"]:
+            for row in pool["rows"]:
+                found = asked.get("/allocations", **{"kind": ",".join(row["kinds"]), by: row[by] or ""})
+                assert found["matched"] == row["count"], (by, row)
+                assert found["pools"] == {pool["pool"]: row["bytes"]}, (by, row)
 
 
 def test_peaks_name_what_was_live(server: Server, busy: LegacyClient, legacy: Legacy) -> None:
@@ -361,7 +404,7 @@ def test_many_allocations_are_put_in_order_without_holding_the_loop(monkeypatch:
         asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, (number + 1) << 12, size))
     monkeypatch.setattr(slices, "_TURN_SECONDS", 0.0)  # a pause after each step that others could be let in between
     found = asked.get("/allocations", limit="5000", offset="2000")
-    assert (found["matched"], found["bytes"]) == (8000, sum(sizes))
+    assert (found["matched"], found["pools"]) == (8000, {"dram": sum(sizes)})
     assert [allocation["size"] for allocation in found["allocations"]] == sorted(sizes, reverse=True)[2000:7000]
     assert asked.turns >= 7000 + 5000, "each was put in order and described on its own"
     assert [t["size"] for t in asked.get("/allocations", sort="oldest", limit="10000")["allocations"]] == sizes

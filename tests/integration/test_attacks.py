@@ -335,7 +335,7 @@ _TARGETS = (
     b"/\xff\xfe", b"http://[", b"http://[::1", b"//[", b"http://a:b@[x]/", b"*", b"/" + b"a" * 15000, b"/%ff%00%2e%2e/",
     b"/allocations?" + b"a=b&" * 3000, b"/allocations?limit=" + b"9" * 5000, b"/processes/" + b"9" * 5000,
     b"/../../etc/passwd", b"/cores?chip=77&core=" + b"1" * 4000, b"?", b"#", b"/snapshot#a",
-    b"/allocations?tag=%ff%fe", b"/history?since=1e999",
+    b"/allocations?text=%ff%fe", b"/history?since=1e999",
     b"/history?since=-1e308&until=1e308", b"/leaks?older=1e308", b"/leaks?older=-1",
     b"/allocations?chip=" + b"," * 9000,
 )  # fmt: skip
@@ -468,7 +468,7 @@ def test_a_group_member_does_not_read_the_words_of_others(shared: Server) -> Non
             "/phases",
         ]
         targets += [f"/breakdown?by={by}" for by in ("op", "line", "stack", "shape", "program", "kind")]
-        targets += [f"/allocations?tag={secret}", "/headroom", "/cores?chip=78&core=0,0", "/dump", "/dump?format=text"]
+        targets += [f"/allocations?text={secret}", "/headroom", "/cores?chip=78&core=0,0", "/dump", "/dump?format=text"]
         targets += [
             "/dump?what=kernels",
             "/leaks?older=0",

@@ -65,7 +65,7 @@ def test_every_report_arrives(server: Server, client: AllocationClient) -> None:
     memory = server.chip()
     assert memory["l1"]["cb"] == {"held": 6400, "resident": 3200}
     assert memory["l1"]["reserved"] == 256
-    assert server.get("/allocations?tag=weights")["allocations"][0]["tag"] == "weights"
+    assert server.get("/allocations?text=weights")["allocations"][0]["tag"] == "weights"
     client.report_cb_deallocation(device_id=0, cb_id=105824, program=5, cores=grid)
     client.report_kernel_unload(device_id=0, kernel_id=2)
     client.report_program_destroyed(device_id=0, program=6)

@@ -152,7 +152,7 @@ def test_two_servers(machine: machines.Machine) -> None:
     with running(first, second):
         said = only(look(server.sockets, machine.root))
     assert said.level == "warning"
-    assert "2 servers answer; we ask the first" in said.found
+    assert "2 servers answer; ttmem uses the first" in said.found
     assert said.looked_at.startswith(f"{first}/ttmem.sock, ")
 
 
@@ -161,7 +161,7 @@ def test_a_server_where_we_were_told_not_to_look(machine: machines.Machine, serv
         told = {"TTMEM_SOCKET": str(machine.root / "none.sock")}
         said = only(look(server.server, machine.root, told))
         assert said.level == "warning"
-        assert f"one does on {other.path}" in said.found
+        assert f"one answers on {other.path}" in said.found
         both = only(look(server.sockets, machine.root, at(server_)))
         assert (both.level, both.looked_at) == ("warning", f"{server_.path}, {other.path}")
         same = only(look(server.sockets, machine.root, at(other)))
@@ -213,7 +213,7 @@ def test_an_api_that_is_none(machine: machines.Machine) -> None:
         finally:
             other.kill()
     assert said.level == "broken"
-    assert "went away" in said.found or "not a ttmem API" in said.found
+    assert "went away" in said.found or "not a ttmem server" in said.found
 
 
 # What a user needs is loaded before root becomes nobody, who may not look into root's folders.
@@ -280,7 +280,7 @@ def test_the_old_path_is_free_ours_stale_or_taken(machine: machines.Machine) -> 
     path.unlink()
     with running(machine.root / "run/ttmem") as (one,):
         path.symlink_to(one.path)  # the server's own socket under the old name
-        assert only(look(server.legacy_socket, machine.root)).found == "the ttmem server listens here, too"
+        assert only(look(server.legacy_socket, machine.root)).found == "the ttmem server also listens here"
     path.unlink()
     path.mkdir()
     assert only(look(server.legacy_socket, machine.root)).level == "warning"
@@ -296,7 +296,7 @@ def test_a_client_that_says_nothing(server_: Server, legacy: Callable[..., Legac
     wait_until(lambda: server_.get("/health")["clients"] == 1)
     said = only(look(snapshot.silent_clients, env=at(server_)))
     assert said.level == "warning"
-    assert "1 connection is open and none of them has said anything" in said.found
+    assert "1 connection is open, but none has sent anything" in said.found
     client.say(f"alloc 0 {MIB} 0 {BUFFER}")
     client.query(0)
     assert only(look(snapshot.silent_clients, env=at(server_))).found == "1 process reports"
@@ -309,7 +309,7 @@ def test_a_source_that_marks_a_moment_and_no_more(server_: Server) -> None:
         said = only(look(snapshot.silent_clients, env=at(server_)))
         assert said.level == "warning"
         assert f"pid {os.getpid()} " in said.found
-        assert "(source: client) and has reported nothing" in said.found
+        assert "(source: client), but has reported nothing" in said.found
         sock.sendall(encode(Allocated(0, Kind.DRAM, BUFFER, MIB)))
         wait_until(lambda: server_.snapshot()["chips"], "the event")
         assert only(look(snapshot.silent_clients, env=at(server_))).found == "1 process reports"
@@ -373,7 +373,7 @@ def test_losses(server_: Server) -> None:
         wait_until(lambda: server_.snapshot()["anomalies"]["rejected"], "the refusal")
     said = only(look(snapshot.losses, env=at(server_)))
     assert said.level == "warning"
-    assert "refused as senseless" in said.found
+    assert "rejected as invalid" in said.found
 
 
 def test_events_that_were_dropped(server_: Server) -> None:
@@ -473,7 +473,7 @@ def test_an_agent_that_the_server_does_not_hear(
     machine.process(4711, holds=[0], environ=environ, maps=maps)
     said = only(look(workload.untracked, machine.root, at(server_)))
     assert said.level == "warning"
-    assert "the server hears nothing of it" in said.found
+    assert "does not report to the server" in said.found
     assert words in (said.todo or "")
 
 
@@ -485,7 +485,7 @@ def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machin
         snapshot.per_core_only,
         snapshot.amounts,
     ):
-        assert only(look(check, machine.root))[::2] == ("unknown", "no server to ask"), check
+        assert only(look(check, machine.root))[::2] == ("unknown", "no server"), check
 
 
 # ttnn
@@ -494,13 +494,13 @@ def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machin
 @pytest.mark.parametrize(
     ("name", "level", "words"),
     [
-        ("metal", "ok", "all 70 functions are there"),
+        ("metal", "ok", "all 70 functions are available"),
         ("no_allocate_buffer", "broken", "nothing is tracked, because buffers are not: this libtt_metal has no alloca"),
         ("no_buffer_size", "broken", "has no buffer_per_bank"),
         ("symbolic", "broken", "does not call allocate_buffer"),
         ("no_mark_address", "warning", "dataflow buffers are not tracked: this libtt_metal has no dfb_placed"),
         ("no_statistics", "warning", "whether the account is complete"),
-        ("before_79", "ok", "or, being older, stood in for (buffer_size, buffer_type, buffer_layout, "),
+        ("before_79", "ok", "or replaced as in older versions (buffer_size, buffer_type, buffer_layout, "),
         ("before_75", "warning", "kernels are not tracked: it is older than 0.75"),
         ("no_mesh_allocator", "warning", "circular buffers are not tracked: this libtt_metal has no mesh_allocator"),
     ],
@@ -559,7 +559,7 @@ def test_a_stock_program_that_believes_it_reports(folder: Path) -> None:
         assert [(one["check"], one["level"]) for one in found] == [
             ("untracked", "warning"), ("tracking-variable", "warning"),
         ]  # fmt: skip
-        assert "it is stock" in found[1]["found"]
+        assert "it is the stock version" in found[1]["found"]
         hooks = [one for one in json.loads(lives.stdout)["findings"] if one["check"] == "hooks"]
         assert [one["level"] for one in hooks if one["looked_at"].startswith(f"{root}/proc/{program.pid}/root/")] == [
             "ok"

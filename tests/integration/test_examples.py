@@ -54,7 +54,7 @@ def test_a_model_under_run(example: Bench) -> None:
     ran = example.run_command(command(example, "model.py"), options=["--stacks", "--fail-on-leak"])
     assert (ran.code, ran.out.decode()) == (0, "result: [1, 1, 128, 1024]\n")
     assert ran.data["dropped"] == 0
-    lines = {row["line"] for row in ran.data["breakdown"]["line"]}
+    lines = {row["line"] for pool in ran.data["breakdown"]["line"] for row in pool["rows"]}
     assert any("model.py" in (line or "") for line in lines)
 
 

@@ -22,7 +22,7 @@ from tests.mock.wheel import PYTHONS, ROOT
 from tests.runs import Bench, ttmem
 from tests.schema_conformance import problems
 from tests.support import PATIENCE
-from ttmem.analyze import verdicts as v
+from ttmem.analyze import verdict_types as v
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.failure_types import (
@@ -36,8 +36,11 @@ from ttmem.analyze.failure_types import (
     RingFull,
     TooLittleL1,
 )
+from ttmem.analyze.global_buffers import configuration_bytes
 from ttmem.analyze.hold_reasons import Cause
-from ttmem.analyze.verdicts import Advice, Verdict
+from ttmem.analyze.process_layout import Block
+from ttmem.analyze.verdict_types import Advice, Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.model import schema
 from ttmem.model.events import Failed, Freed, ProgramDestroyed
 from ttmem.model.kinds import Kind
@@ -146,6 +149,13 @@ def has(verdict: Verdict, what: str) -> bool:
     return any(one.what == what for one in verdict.advice)
 
 
+def held(verdict: Verdict) -> list[Block]:
+    """The buffers of all groups, if they are few."""
+    blocks = [block for group in verdict.holders for block in group.blocks]
+    assert len(blocks) == verdict.held
+    return blocks
+
+
 def free(stage: Stage, found: Advice) -> None:
     assert found.blocks
     stage.do("free", kind=found.blocks[0].kind.name, addresses=[block.address for block in found.blocks])
@@ -172,8 +182,8 @@ def test_interleaved_l1(folder: Path, python: str) -> None:
         assert stage.told
         assert isinstance(verdict.failure, OutOfMemory)
         assert (verdict.why, verdict.unknown) == (v.TOO_FULL, ())
-        assert {block.address: block.per_bank for block in verdict.holders} == sizes
-        assert {block.tag for block in verdict.holders} == {"ttnn.allocate_tensor_on_device"}
+        assert {block.address: block.per_bank for block in held(verdict)} == sizes
+        assert {block.tag for block in held(verdict)} == {"ttnn.allocate_tensor_on_device"}
         the_largest_fits_and_no_more(stage, verdict, kind="L1")
         assert not has(verdict, v.MORE_CORES)  # it is on all of them
         found = advice(verdict, v.FREE)
@@ -243,11 +253,69 @@ def test_fragmentation(stage: Stage) -> None:
     assert placed == list(again.addresses)
 
 
+def test_the_largest_buffer_instead_of_the_smallest(stage: Stage) -> None:
+    """Each of the two is enough by itself; so is the largest with its neighbours, if it is not."""
+    stage.do("open")
+    small, large, _ = (stage.do("new", kind="L1", per_bank=size) for size in (400_000, 600_000, 300_000))
+    request = {"kind": "L1", "per_bank": 395_000}
+    verdict = stage.refused("new", **request)
+    assert [block.address for block in advice(verdict, v.FREE).blocks] == [small]
+    largest = advice(verdict, v.FREE_LARGEST)
+    assert [block.address for block in largest.blocks] == [large]
+    free(stage, largest)
+    assert largest.gives is not None
+    assert stage.fails("new", kind="L1", per_bank=largest.gives + UNIT)
+    stage.do("new", **request)
+
+    stage.do("close")
+    stage.do("open")
+    made = [stage.do("new", kind="L1", per_bank=size) for size in (200_000, 330_000, 350_000, 300_000, 150_000)]
+    request = {"kind": "L1", "per_bank": 480_000}
+    verdict = stage.refused("new", **request)
+    found = {block.address for block in advice(verdict, v.FREE).blocks}
+    assert made[2] not in found
+    largest = advice(verdict, v.FREE_LARGEST)
+    assert made[2] in {block.address for block in largest.blocks}
+    assert len(largest.blocks) == 2
+    free(stage, largest)
+    stage.do("new", **request)
+
+
+@pytest.mark.parametrize("cores", [2, 7, 26])
+def test_a_global_circular_buffer(stage: Stage, cores: int) -> None:
+    """It takes its full size on every core: what is advised is never more cores."""
+    stage.do("open")
+    low = stage.do("new", kind="L1", per_bank=614_400)
+    stage.do("new", kind="DRAM", per_bank=1 << 20)
+    verdict = stage.refused("ring", cores=cores, size=1_000_000)
+    assert stage.told
+    assert isinstance(verdict.failure, OutOfMemory)
+    assert verdict.failure.global_circular
+    assert (verdict.global_buffer, verdict.unknown) == ((1_000_000, configuration_bytes(cores - 1), None), ())
+    assert [one.what for one in verdict.advice] == [v.FREE, v.SMALLER]  # neither more cores nor DRAM
+    assert all(stage.fails("ring", cores=more, size=1_000_000) for more in (10, 26, 64))
+    largest = advice(verdict, v.SMALLER)
+    assert largest.value is not None
+    stage.do("ring", cores=cores, size=largest.value)
+    # One step more leaves no room for its configuration. Its own data is not advised to be freed.
+    nearly = stage.refused("ring", cores=cores, size=largest.value + UNIT)
+    assert isinstance(nearly.failure, OutOfMemory)
+    assert nearly.failure.per_bank == configuration_bytes(cores - 1)
+    assert nearly.global_buffer is not None
+    assert nearly.global_buffer.own is not None
+    assert nearly.global_buffer.data == largest.value + UNIT
+    assert advice(nearly, v.SMALLER)[1:4:2] == (largest.value, v.EXACT)
+    for found in (advice(verdict, v.FREE), advice(nearly, v.FREE)):
+        assert [block.address for block in found.blocks] == [low]
+    free(stage, advice(nearly, v.FREE))
+    stage.do("ring", cores=cores, size=1_000_000)
+
+
 @pytest.mark.parametrize(("board", "seed"), [("n150", 5), ("p150", 6)])
 def test_whatever_is_live(board: str, seed: int, folder: Path) -> None:
     """Random buffers in both memories, and requests for more than there is in one piece."""
     chance = random.Random(seed)
-    seen = set()
+    seen, seen_largest = set(), 0
     with staged(folder, board) as stage:
         stage.do("open", l1_small_size=8192)
         for kind, scale in (("L1", 1), ("DRAM", 800)) * 2:
@@ -262,11 +330,14 @@ def test_whatever_is_live(board: str, seed: int, folder: Path) -> None:
                 verdict = stage.refused("new", **request)
                 assert not verdict.unknown
                 seen.add((kind, verdict.why, len(advice(verdict, v.FREE).blocks) > 1))
-                free(stage, advice(verdict, v.FREE))
+                other = [one for one in verdict.advice if one.what == v.FREE_LARGEST]
+                seen_largest += len(other)
+                free(stage, other[0] if other and chance.random() < 0.5 else advice(verdict, v.FREE))
                 stage.do("new", **request)
             stage.do("free", kind=kind, addresses=stage.live(kind))
     assert {(kind, many) for kind, _, many in seen} >= {("L1", True), ("DRAM", True)}
     assert {why for _, why, _ in seen} == {v.FRAGMENTED, v.TOO_FULL}
+    assert seen_largest
 
 
 # -- circular and dataflow buffers ------------------------------------------------------------------------------------
@@ -314,6 +385,25 @@ def test_circular_buffers_clash(stage: Stage) -> None:
     assert [stage.do("new", kind="L1", per_bank=250_000)] == list(again.addresses)
     stage.do("run", name="circular", sizes=sizes)
     assert high > verdict.failure.end
+
+
+def test_the_largest_buffer_makes_room_for_those_in_the_way(stage: Stage) -> None:
+    stage.do("open")
+    large, *low = (stage.do("new", kind="L1", per_bank=size) for size in (700_000, 150_016, 200_000))
+    sizes = [200_000, 173_600]
+    verdict = stage.refused("run", name="circular", sizes=sizes)
+    assert not has(verdict, v.REMAKE)  # they would go where they were
+    found = advice(verdict, v.FREE_LARGEST)
+    largest, *others = found.blocks
+    assert (largest.address, [block.address for block in others]) == (large, low[1:])
+    free(stage, found)
+    assert [stage.do("new", kind="L1", per_bank=block.per_bank) for block in others] == list(found.addresses)
+    # What is lowest now is as far above the end as advised.
+    assert isinstance(verdict.failure, Clash)
+    assert found.gives is not None
+    assert found.gives == low[0] - verdict.failure.end
+    assert stage.fails("run", name="circular", sizes=[sizes[0], sizes[1] + found.gives + UNIT])
+    stage.do("run", name="circular", sizes=[sizes[0], sizes[1] + found.gives])
 
 
 def test_a_smaller_l1_small_moves_the_wall(stage: Stage) -> None:
@@ -412,7 +502,7 @@ def test_a_convolution_that_cannot_be_sliced_finely_enough(stage: Stage) -> None
     assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FREE_IN_BANK, v.TOO_FULL, ())
     assert verdict.free == verdict.failure.have
-    assert {block.address for block in verdict.holders} == set(made)
+    assert {block.address for block in held(verdict)} == set(made)
     release = advice(verdict, v.FREE)
     assert release.basis == v.AT_MOST
     free(stage, release)
@@ -433,8 +523,8 @@ def test_l1_small(stage: Stage) -> None:
         assert stage.told
         assert isinstance(verdict.failure, OutOfMemory)
         assert verdict.failure.kind is Kind.L1_SMALL
-        assert sum(block.per_bank for block in verdict.holders) == verdict.failure.allocated
-        assert all(block.cause is Cause.LIKELY_PROGRAM_CACHE for block in verdict.holders)
+        assert sum(block.per_bank for block in held(verdict)) == verdict.failure.allocated
+        assert all(block.cause is Cause.LIKELY_PROGRAM_CACHE for block in held(verdict))
         found = advice(verdict, v.SMALL_SIZE)
         assert found.basis == v.EXACT
         assert found.value is not None
@@ -448,7 +538,7 @@ def test_l1_small(stage: Stage) -> None:
         small, rounds = found.value, rounds + 1
     assert rounds > 1
     # What it says without an account is no less than that.
-    bound = v.verdict_on(verdict.failure)
+    bound = verdict_on(verdict.failure)
     assert advice(bound, v.SMALL_SIZE).basis == v.AT_MOST
     assert (advice(bound, v.SMALL_SIZE).value or 0) >= small
 
@@ -486,7 +576,7 @@ def test_a_log_and_an_event_file(folder: Path) -> None:
     log = ttmem("explain", str(folder / "ttnn_explain.err"))
     assert log.code == 0
     assert b"circular buffers reach" in log.out
-    assert b"the account does" in log.out
+    assert b"held by: not known from a log" in log.out
     assert b"2 failures, 1 not shown" in log.out
     data = json.loads(ttmem("explain", "--json", "--all", str(path)).out)
     assert problems(data, schema.Explanation) == []
@@ -523,8 +613,9 @@ def test_nothing_to_explain(name: str, content: bytes | None, code: int, words: 
 def test_standard_input(folder: Path) -> None:
     with open(ROOT / "tests/data/explain/pipeline.log", "rb") as log:
         done = ttmem("explain", "--all", "-", stdin=log)
-    assert (done.code, done.out.count(b"\nline "), done.err) == (0, 1, "")
-    assert done.out.startswith(b"line 5: out of memory: 552960 B of L1 in each of 48 banks, fragmented\n")
+    assert (done.code, done.out.count(b"\n  found          line "), done.err) == (0, 2, "")
+    assert done.out.startswith(b"out of memory: 540 KiB of L1 on each of 48 cores; ")
+    assert "free per core, but the largest free block has 510 KiB held by" in " ".join(done.out.decode().split())
     piped = f"cat {folder}/x | {sys.executable} -m ttmem explain -"
     (folder / "x").write_bytes(b"TTMEMEVT\x01\0\0\0\0\0\0\0")
     refused = subprocess.run(piped, shell=True, capture_output=True, text=True)
@@ -566,7 +657,7 @@ class Page:
             line, shell=True, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
         )  # fmt: skip
-        return re.sub(r"\d+\.\d s before the end", "0.1 s before the end", done.stdout)
+        return re.sub(r"\d+\.\d s before the command", "0.1 s before the command", done.stdout)
 
 
 def same(shown: list[str], printed: list[str]) -> bool:

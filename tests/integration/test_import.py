@@ -23,7 +23,7 @@ from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_types import Clash, TooLittleL1
-from ttmem.analyze.verdicts import Verdict
+from ttmem.analyze.verdict_types import SMALLER, Verdict
 from ttmem.model.events import Allocated, Event, Failed
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.recording.event_file import EventFileReader
@@ -210,7 +210,7 @@ def test_a_bare_capture_lacks_what_the_page_says(folder: Path, load: Import) -> 
         assert imported.said["form"] == form
         assert buffers(imported.source) + missing == buffers(agent)
         assert circular_buffers(imported.source) == circular_buffers(agent)
-        assert "buffers from before that nothing touched" in imported.said["lacks"]
+        assert "earlier buffers that no operation used" in imported.said["lacks"]
         (chip,) = imported.ledger.chips.values()
         found = {key: value + (size if key[1] is kind else 0) for key, value in peaks(imported.ledger).items()}
         assert list(found.values()) == list(peaks(ledger).values())
@@ -354,6 +354,9 @@ close_board(options, device)
 WHYS = ["too full", "fragmented", "clash", "clash", "too full", "too full"]
 
 
+TILE = 2048  # bytes, of bfloat16
+
+
 def of_dataflow(verdict: Verdict) -> bool:
     return isinstance(verdict.failure, Clash) and verdict.failure.kind is Kind.DFB
 
@@ -364,10 +367,19 @@ def unheard(verdict: Verdict) -> bool:
 
 
 def essence(verdict: Verdict) -> Any:
-    """What two accounts of one moment must have in common."""
-    advice = [(a.what, a.value, a.basis, a.addresses, *(b.address for b in a.blocks)) for a in verdict.advice]
+    """What two accounts of one moment must have in common.
+
+    ttnn records lines and shapes; the agent does so only if asked. So its groups of identical buffers are larger, and
+    what would fit is not rounded to the pages of a shape.
+    """
+    advice = [
+        (a.what, a.value and a.value // TILE if a.what == SMALLER else a.value, a.basis, a.addresses,
+         *(b.address for b in a.blocks))
+        for a in verdict.advice
+    ]  # fmt: skip
+    held = sum(one.buffers * one.per_bank for one in verdict.holders)
     return (
-        verdict[:6], verdict.held, [block[:4] for block in verdict.holders], verdict.wall and verdict.wall[:4],
+        verdict[:6], verdict.held, held, verdict.wall and verdict.wall[:4],
         [piece[:4] for piece in verdict.pieces], advice, verdict.unknown,
     )  # fmt: skip
 
@@ -413,7 +425,8 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
     out = folder / "report.recorded.out"
     shown = ttmem("explain", str(out), folder=folder)
     assert shown.returncode == 0, shown.stderr
-    assert "report.json: out of memory: " in shown.stdout
+    assert shown.stdout.startswith("out of memory: ")
+    assert "report.json" in shown.stdout
     assert "ttmem explain: 6 failures, 5 not shown (--all shows them); out of memory: " in shown.stdout
 
 

@@ -269,12 +269,12 @@ def test_the_command(server: Server, folder: Path) -> None:
         found = json.loads(ttmem(server, "--json", "--chip", "sim-p150-0").stdout)
         assert found["schema"] == "ttmem.cores/1"
         floor, end = found["floor"]["address"], found["cores"][0]["end"]
-        assert f"from {floor} up: L1 buffer of 114.9 MiB, activation" in text
-        assert f"up to {end}: program" in text
+        assert f"from {floor:#x} up: L1 buffer of 114.9 MiB, activation" in text
+        assert f"up to {end:#x}: program" in text
         assert "matmul_24" in text
         assert f"({floor - end} B)" in text
         core = ttmem(server, "-d", "sim-p150-0", "--core", "3,2")
-        assert re.search(rf"{floor} +{found['l1']['size']} .*L1 buffer +activation", core.stdout)
+        assert re.search(rf"{floor:#x} +{found['l1']['size']:#x} .*L1 buffer +activation", core.stdout)
         for columns in (60, 61, 80, 200):
             plain = ttmem(server, "--core", "0,0", "--ascii", columns=columns).stdout
             assert plain.isascii()

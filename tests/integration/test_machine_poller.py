@@ -49,6 +49,32 @@ def row(server: Server, **wanted: Any) -> Json | None:
     return next((chip for chip in chips if all(chip[name] == value for name, value in wanted.items())), None)
 
 
+def test_what_a_tracked_process_uses_of_the_host(serve: Serve, legacy: Legacy, folder: Path) -> None:
+    """Its files are in the real /proc, wherever those of the driver are."""
+    server = serve("--machine", str(machines.n150(folder / "machine").root))
+    client = legacy(server)
+    client.say("alloc 0 4096 0 1000")
+
+    def used() -> Json | None:
+        found = [one for one in server.snapshot()["processes"] if one["pid"] == client.pid]
+        return found[0] if found and found[0]["cpu_percent"] is not None else None
+
+    process = wait_until(used, "two looks at the process")
+    resident = next(
+        int(line.split()[1]) * 1024
+        for line in Path(f"/proc/{client.pid}/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    )
+    assert process["rss"] == pytest.approx(resident, rel=0.5)
+    assert 0 <= process["cpu_percent"] <= 100
+    client.process.kill()
+    client.process.wait()
+    gone = wait_until(
+        lambda: next((one for one in server.snapshot()["processes"] if one["state"] == "exited"), None), "its end"
+    )
+    assert (gone["cpu_percent"], gone["rss"]) == (None, None)
+
+
 def test_the_machine_is_in_the_snapshot_and_followed(serve: Serve, folder: Path) -> None:
     machine = machines.t3k(folder / "machine")
     machine.process(4711, command="python model.py", user_id=1234, holds=[0, 2])
@@ -341,7 +367,7 @@ def test_whatever_fails_it_goes_on_and_says_so(part: str, folder: Path, monkeypa
         *(lambda: beside.states() == WELL, breaks, lambda: beside.states() == LATE),
         *(lambda: beside.warned, heals, lambda: beside.states() == WELL),
     )
-    assert beside.warned == ["cannot look at the machine: RuntimeError: the disk is on fire"], "once"
+    assert beside.warned == ["cannot read the machine: RuntimeError: the disk is on fire"], "once"
 
 
 def test_a_first_look_that_fails_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_the_doctor_on_the_newest() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("empty", "is no folder of ttnn: there is no "),
+        ("empty", "is not a folder of ttnn: there is no "),
         ("broken.so", "is not a 64-bit little-endian ELF file"),
         ("nothing", "is neither a libtt_metal.so nor an interpreter: "),
     ],

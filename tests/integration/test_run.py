@@ -228,6 +228,15 @@ def test_a_terminal_stays_a_terminal() -> None:
     assert terminal.process.returncode == 0
 
 
+@pytest.mark.parametrize(("variables", "options", "bold"), [((), (), True), (("NO_COLOR=1",), (), False),
+                                                            ((), ("--no-color",), False)])  # fmt: skip
+def test_the_summary_has_colours_on_a_terminal(variables: list[str], options: list[str], bold: bool) -> None:
+    command = ["env", "-u", "NO_COLOR", "TERM=xterm", *variables, *TTMEM, "run", *options, "--", "true"]
+    shown = Terminal(*command).close()
+    assert b"ttmem run: exit 0" in shown
+    assert (b"\x1b[1mttmem run: exit 0" in shown) == (b"\x1b" in shown) == bold
+
+
 def test_an_interrupt_from_the_terminal_reaches_the_command_once() -> None:
     """SIGUSR1 goes through `ttmem run` and comes after a SIGINT that it would send a second time."""
     code = """
@@ -446,7 +455,7 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
     assert table["DRAM taken"][:4] == ["384.0", "KiB", "144.0", "KiB"]
     left = sum(allocation["size"] for allocation in ran.data["left"] if not allocation["shared"])
     assert f"left at the end: {human(left)} in 16 allocations" in lines
-    assert "  tensors: 168.0 KiB in 5 buffers that nobody freed, largest:" in lines
+    assert "  tensors: 168.0 KiB in 5 buffers, never freed; largest:" in lines
     assert lines[-1] == "Anomalies: none"
 
 

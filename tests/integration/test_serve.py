@@ -115,10 +115,7 @@ def test_sigusr1_prints_what_remains_and_sighup_is_harmless(serve: Serve, legacy
         "Total remaining buffers: 145",
     ):  # fmt: skip
         assert line in text.splitlines(), (line, text)
-    shown = subprocess.run(
-        [sys.executable, "-m", "ttmem", "dump", "--socket", server.api], capture_output=True, text=True
-    )
-    assert shown.stdout.splitlines()[:4] == text.splitlines()[1:5]
+    assert server.text("/dump?format=text").splitlines()[:4] == text.splitlines()[1:5]
     assert server.process.poll() is None
 
 

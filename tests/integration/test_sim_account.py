@@ -207,7 +207,7 @@ def test_a_clash_is_foreseen(server: Server, folder: Path) -> None:
         running.step_to("opened the device")
         placed = running.step()
         assert placed is not None
-        lowest = int(placed.did.removeprefix("an L1 buffer down to "))
+        lowest = int(placed.did.removeprefix("an L1 buffer down to "), 0)
         reaches: list[dict[str, Any]] = []
         for step in running.steps():
             if not step.did.startswith("launched"):

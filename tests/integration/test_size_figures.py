@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.runs import Bench, Ran, Watched
+from ttmem.model.units import exact
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_the_suggested_l1_small_size_is_the_least_that_does(bench: Bench, ran: R
     assert f"l1_small_size={enough}" in less.err, verdict
     line = said(less)["l1_small_size"]
     assert line["value"] is None
-    assert line["text"].endswith(f"of {enough - 32} B used at most, and more was asked for: too small")
+    assert line["text"].endswith(f"of {exact(enough - 32)} per core used, and a request for more failed: too small")
 
 
 def test_the_least_headroom_is_between_the_buffers_and_programs_that_ttnn_names(ran: Ran) -> None:
@@ -59,7 +60,7 @@ def test_the_ring_has_the_largest_program(ran: Ran) -> None:
     line = said(ran)["kernel_ring"]
     used = ran.data["final"]["chips"][0]["memory"]["l1"]["ring"]
     assert 0 < line["value"] <= used["size"] == 70656
-    assert f"{line['text']}\n" in ran.err
+    assert line["text"] in " ".join(ran.err.split())
 
 
 def test_the_summary_has_the_same_sentences_and_none_is_too_wide(ran: Ran) -> None:
@@ -148,15 +149,18 @@ def test_the_most_fragmented_is_the_worst_that_a_request_met(bench: Bench) -> No
     done = ran_text(bench, SCATTERED)
     _, free, largest = json.loads(done.out.splitlines()[-1])  # ttnn's log comes before
     text = said(done)["fragmentation"]["text"]
-    assert f"L1 at its most fragmented, at a request: {free} B free, the largest piece {largest} B" in text
+    assert (
+        f"fragmentation of L1: at the worst request {exact(free)} per bank free, the largest piece {exact(largest)}"
+        in text
+    )
 
 
 def test_each_opening_by_its_own_sizes(bench: Bench) -> None:
     """Opened again with the same sizes it is one entry."""
     entries = ran_text(bench, OPENED_ANEW).data["sizing"]
     small = [[line["text"] for line in entry["lines"] if line["what"] == "l1_small_size"] for entry in entries]
-    unused = "L1_SMALL: never used; l1_small_size=0 gives {} B of L1 back"
-    assert small == [[], [unused.format(16384)], [unused.format(65536)]]
+    unused = "L1_SMALL: never used; l1_small_size=0 saves {} KiB per core"
+    assert small == [[], [unused.format(16)], [unused.format(64)]]
 
 
 def test_a_child_that_was_born_with_buffers_tells_no_sizes(bench: Bench) -> None:

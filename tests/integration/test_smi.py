@@ -210,7 +210,7 @@ def test_something_else_answers(folder: Path, env: dict[str, str], answer: bytes
                 connection.sendall(answer)
             assert asking.stderr is not None
             said = asking.stderr.read()
-            assert f"what answers on {path} is not a ttmem API" in said or f"{path} speaks None" in said
+            assert f"the program on {path} is not a ttmem server" in said or f"{path} answers with None" in said
     assert asking.returncode == 1
 
 

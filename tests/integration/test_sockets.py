@@ -62,7 +62,7 @@ def test_a_squatted_path_is_reported(serve: Serve, folder: Path, what: str) -> N
         path.symlink_to(folder / "elsewhere")
     server = serve(wait=False)
     assert server.process.wait(30) == 1
-    assert f"{path} is in the way: it is not a socket" in server.err.read_text()
+    assert f"{path} exists and is not a socket" in server.err.read_text()
     assert path.is_symlink() or path.exists()
 
 

@@ -265,8 +265,8 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
 def steady(text: str) -> str:
     """Without what differs from run to run, and from place to place: the sizes of the stand-ins for kernels."""
     text = re.sub(r"after [\d.]+ s", "after T s", re.sub(r"chip \d+", "chip N", text))
-    text = re.sub(r"(buffers, )[\d.]+ \wiB( after T s, by)", r"\1SIZE\2", text)
-    text = re.sub(r"(?m)^ +[\d.]+ \wiB( +[\d,]+ x .*)kernel [\d.]+ \wiB", r"SIZE\1kernel SIZE", text)
+    text = re.sub(r"(which take turns: )[\d.]+ \wiB", r"\1SIZE", text)
+    text = re.sub(r"(?m)^ +[\d.]+ \wiB( +[\d,]+ .*)kernel [\d.]+ \wiB", r"SIZE\1kernel SIZE", text)
     return re.sub(r"(?m)^( +kernels) +[\d.]+ \wiB +[\d.]+ \wiB", r"\1 SIZE", text)
 
 

@@ -169,6 +169,41 @@ def test_mouse(top: Callable[..., Terminal], root: Path) -> None:
     terminal.wait_for("voltage")
 
 
+def test_the_cursor_of_charts(top: Callable[..., Terminal], root: Path) -> None:
+    machines.t3k(root)
+    terminal = top("--root", str(root))
+    terminal.wait_for("Chip 0 01:00.0")
+    terminal.press("2mmm")
+    terminal.wait_for("Temperature, last 30 seconds (automatic)")
+    terminal.press("\x1b[D")  # left
+    terminal.wait_for(" cursor ")
+    terminal.press("\x1b[1;2D")  # shift and left
+    terminal.wait_for("s ago")
+    terminal.press("\x1b")
+    terminal.wait_for("range: automatic")
+    terminal.press("r")
+    terminal.wait_for("range: 0 to peak")
+    wait_until(lambda: "1006" in terminal.screen.modes or (terminal.read() and False), "asking for the mouse")
+    terminal.click(30, 8)
+    terminal.wait_for(" cursor ")
+
+
+def test_a_view_that_needs_a_server_is_not_reopened_without_one(
+    top: Callable[..., Terminal], root: Path, env: dict[str, str]
+) -> None:
+    machines.n150(root)
+    file = Path(env["XDG_CONFIG_HOME"], "ttmem", "top.json")
+    file.parent.mkdir(parents=True)
+    for view, name in ((4, "Cores"), (5, "Allocations")):
+        file.write_text(json.dumps({"view": view}))
+        terminal = top("--root", str(root))
+        terminal.wait_for(f"{name} needs a server and there is none: this is the overview")
+        assert "Chip 0 01:00.0" in terminal.wait_for("quit")
+        terminal.press("q")
+        assert terminal.ended() == 0
+        assert json.loads(file.read_text())["view"] == view
+
+
 def test_every_size(top: Callable[..., Terminal], root: Path) -> None:
     """Each is drawn anew at once, and nothing of the one before is left."""
 

@@ -285,8 +285,8 @@ def test_one_chip_in_trouble_does_not_keep_us_from_the_others(bench: Bench, trou
 @pytest.mark.parametrize(
     ("trouble", "ending"),
     [
-        ("abort", "was ended by SIGABRT; its last words: terminate called after throwing an instance of 'X'"),
-        ("exit", "ended with exit code 3; its last words: "),
+        ("abort", "was ended by SIGABRT; its last output: terminate called after throwing an instance of 'X'"),
+        ("exit", "ended with exit code 3; its last output: "),
     ],
 )
 def test_a_crash_hurts_nobody_and_what_was_read_stays(bench: Bench, trouble: str, ending: str) -> None:

@@ -52,7 +52,7 @@ def test_every_screen_of_a_server(server: Server) -> None:
         assert (code, "100 %" in smi) == (0, False)
         assert f"uncertain: the agent counted {COUNTED}" in smi
         assert f"Note: pid {pid}: its numbers are uncertain; its agent counted replaced 143 (" in smi
-        assert f"(uncertain: {COUNTED})" in told(server, "dump")[1]
+        assert "uncertain: the agent counted replaced 143 (" in told(server, "dump")[1]
         assert "uncertain: the agent counted replaced 143 (" in told(server, "l1")[1]
         assert told(server, "leaks")[0] == 5
         code, leaks = told(server, "leaks", "--older", "0")

@@ -61,6 +61,12 @@ class Workload:
         self.live[kind, address] = tensor
         return address
 
+    def ring(self, cores: int, size: int) -> None:
+        """A global circular buffer from the first core to the others, which is freed again."""
+        coords = [ttnn.CoreCoord(number % 8, number // 8) for number in range(cores)]
+        receivers = ttnn.CoreRangeSet([ttnn.CoreRange(coord, coord) for coord in coords[1:]])
+        ttnn.create_global_circular_buffer(self.device, [(coords[0], receivers)], size)
+
     def free(self, kind: str, addresses: list[int]) -> None:
         for address in addresses:
             del self.live[kind, address]

@@ -21,6 +21,7 @@ from tests.unit.test_smi_machines import GIB, MIB
 from tests.unit.test_smi_properties import anything, sizes, snapshots
 from ttmem import AllocationClient
 from ttmem.documents import unknown_rows as blank
+from ttmem.model.kinds import BREAKDOWN_POOL_OF, KIND_BY_LABEL
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.rows import Characters, Row, Size
@@ -39,15 +40,19 @@ def allocation(number: int, **values: Any) -> Json:
         "pid": 4711, "chip": f"u{number % 4}", "device": number % 4, "kind": KINDS[number % 5],
         "id": hex(4096 + 32 * number), "address": 4096 + 32 * number, "size": (100 - number) * MIB, "reserved": None,
         "refs": 1, "since": NOW - 10 * number, "program": None, "cores": None, "core": None, "shared": False,
-        "layout": None, "core_count": None, "per_core": False, "tag": TAGS[number % 5], "shape": None, "line": None,
+        "layout": None, "core_count": None, "per_core": False, "tag": TAGS[number % 5], "operation": TAGS[number % 5],
+        "shape": None, "line": None,
         "stack": None, "source": "agent", "confidence": "exact", "counted": True, **values,
     }  # fmt: skip
 
 
 def answer_of(allocations: list[Json], matched: int | None = None, offset: int = 0) -> Answer:
     matched = len(allocations) if matched is None else matched
-    size = sum(one["size"] for one in allocations) + (matched - len(allocations)) * MIB  # the others have 1 MiB each
-    return Answer({"matched": matched, "bytes": size, "offset": offset, "allocations": allocations}, None, 0.0)
+    sizes: dict[str, int] = {}
+    for one in allocations:
+        pool = BREAKDOWN_POOL_OF[KIND_BY_LABEL[one["kind"]]].label
+        sizes[pool] = sizes.get(pool, 0) + one["size"]
+    return Answer({"matched": matched, "pools": sizes, "offset": offset, "allocations": allocations}, None, 0.0)
 
 
 def picture_of(server: bool = True, chips: int = 4) -> Json:
@@ -111,9 +116,40 @@ def various() -> list[Json]:
 
 
 def test_where_a_allocation_was_made_is_said() -> None:
-    text = "\n".join(Screen([allocation(0, shape="1x32x4096", line="model.py:42 in forward")]).rows())
-    assert "Made at model.py:42 in forward, of the shape 1x32x4096" in text
-    assert "Made at" not in "\n".join(Screen([allocation(0)]).rows())
+    ttnn, mine, main = (
+        "/v/site-packages/ttnn/decorators.py:9 call",
+        "/me/llama/model.py:42 forward",
+        "/me/run.py:7 main",
+    )
+    made = allocation(0, shape="[32, 4096] bfloat16", line=mine, stack=[ttnn, ttnn, mine, ttnn, main])
+    rows = Screen([made]).rows()
+    assert {"OPERATION", "LINE", "SHAPE"} <= set(rows[1].split())
+    assert " llama/model.py:42 forward " in rows[2]
+    assert rows[2].rstrip().endswith(" [32, 4096] bfloat16")
+    at = next(number for number, row in enumerate(rows) if row.startswith(" Stack: "))
+    assert "Shape: [32, 4096] bfloat16" in rows[at - 1]
+    assert [row.removeprefix(" Stack: ").strip() for row in rows[at : at + 4]] == [
+        *("... 2 frames in ttnn", mine, "... 1 frame in ttnn", main),
+    ]
+    rows = Screen([allocation(0)]).rows()
+    assert not {"LINE", "SHAPE"} & set(rows[1].split())
+    assert "Stack:" not in "\n".join(rows)
+
+
+def test_of_a_kernel_the_operation_and_its_name_are_said() -> None:
+    cores = {"cores": "{[0-0 - 7-7]}", "core_count": 64, "size": 64 * 100}
+    rows = Screen([allocation(3, operation="ttnn.add", tag="reader (NCRISC: 100 B)", **cores)]).rows()
+    assert " ttnn.add: reader " in rows[2]
+    assert hex(4096 + 96) not in rows[2], "its id is no address"
+    text = " ".join(" ".join(rows).split())
+    assert "6,400 bytes over 64 cores, 100 on each;" in text
+    assert "Operation: ttnn.add; Name: reader (NCRISC: 100 B)" in text
+
+
+def test_more_than_there_is_room_for() -> None:
+    stack = [f"/me/model.py:{number} f" for number in range(64)]
+    screen = Screen([allocation(0, stack=stack, line=stack[0])], Size(120, 20))
+    assert screen.rows()[-1] == " and 62 more lines", "of 66, 4 are shown"
 
 
 @pytest.mark.parametrize("what", SCENES)
@@ -217,8 +253,8 @@ def test_what_the_keys_ask_for() -> None:
     screen.press("m", *"1", "full_stop", *"5M", "enter")
     assert screen.query()["min_size"] == str(3 * MIB // 2)
     rows = screen.press("slash", *"a&b", "space", "模", "enter")
-    assert screen.query()["tag"] == "a&b 模"
-    assert "only dram, chip 2, pid 4711, from 1.5 MiB, tag 'a&b 模'" in rows[0]
+    assert screen.query()["text"] == "a&b 模"
+    assert "only dram, chip 2, pid 4711, from 1.5 MiB, text 'a&b 模'" in rows[0]
     screen.press("p", "c")
     assert not {"pid", "chip"} & set(screen.query())
     screen.press("escape")
@@ -274,8 +310,8 @@ def test_pages() -> None:
     assert screen.rows()[5].strip() == "...", "of that page nothing is known"
     screen.answer = answer_of(everything[offset : offset + limit], 1000, offset)
     rows = screen.rows()
-    assert f" {hex(999)} " in rows[30]
-    assert rows[31].startswith(" 972-1,000: ")
+    assert f" {hex(997)} " in rows[28], "a circular buffer; kernels have no address"
+    assert rows[31].startswith(" 972-1,000 of 1,000")
     screen.press("home")
     assert "offset" not in screen.query()
 
@@ -299,13 +335,15 @@ def test_beyond_what_the_server_gives() -> None:
 
 
 def test_sums() -> None:
-    """29 of 40 allocations fit; 100 + 99 + ... MiB."""
+    """29 of 40 allocations fit. The sizes of pools are not added up."""
     allocations = [allocation(number) for number in range(40)]
     screen = Screen(answer_of(allocations))
     rows = screen.rows()
-    seen, rest = sum(range(72, 101)), sum(range(61, 72))
-    assert rows[0] == f"ALLOCATIONS  40 allocations, {(seen + rest) / 1024:.1f} GiB"
-    assert rows[31] == f" 1-29: {seen / 1024:.1f} GiB; 11 more: {rest:.1f} MiB"
+    sizes = [sum(range(100 - kind, 60, -5)) for kind in range(5)]  # MiB of every fifth
+    programs = sizes[2] + sizes[3]
+    shown = f"DRAM {sizes[0]}M, L1 {sizes[1]}M, programs {programs / 1024:.1f}G, runtime {sizes[4]}M"
+    assert rows[0] == f"ALLOCATIONS  40 allocations  {shown}"
+    assert rows[31].rstrip() == " 1-29 of 40"
     assert "40 allocations of 250" in screen.press("f")[0], "so many there are, by the snapshot"
 
 
@@ -448,7 +486,7 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
         return lines(view.rows(model, size, Characters()))
 
     first = rows()
-    assert "120 allocations, 7.1 MiB" in first[0]
+    assert "120 allocations  DRAM 3.5M, L1 3.6M" in first[0]
     assert set(server.get("/allocations?limit=1")["allocations"][0]) == set(allocation(0))
     assert "layer 119" in first[2]
     assert "layer 0" in rows("end")[30]
@@ -459,7 +497,18 @@ def test_a_real_server(server: Server, client: AllocationClient) -> None:
     assert "11 allocations of 120" in rows("escape", "slash", *"er", "space", "7", "enter")[0]
     assert "layer 0" in rows("escape", "s", "s")[2]
     model.pick(("assumed:1",))
-    assert "60 allocations," in rows()[0]
+    assert "60 allocations " in rows()[0]
     model.pick(("assumed:0", "assumed:1"))
-    assert "120 allocations," in rows()[0]
+    assert "120 allocations " in rows()[0]
+    rows("home", "g")
+    rows("down")
+    opened = rows("enter")
+    assert "1 allocation of 120  only DRAM, layer 118, " in opened[0]
+    assert "layer 118" in opened[2]
+    rows("escape")
+    for by in ("line", "shape", "program"):
+        assert f"by {by}, 2 groups" in rows("g")[0]
+        rows("home", "down")
+        assert "60 allocations of 120  only DRAM, no " in rows("enter")[0]
+        rows("escape")
     assert "Traceback" not in server.err.read_text()

@@ -63,11 +63,11 @@ def test_a_leak_comes_before_a_budget() -> None:
 
 def test_a_run_that_was_not_seen() -> None:
     assert judge(replace(FINE, seen_completely=False, events=0), EVERYTHING) == (
-        ["verdict: the run was not seen completely"],
+        ["verdict: the run was not tracked completely"],
         NOT_SEEN,
     )
     assert judge(replace(FINE, events=0), EVERYTHING) == (
-        ["verdict: no device was seen to be opened, so nothing can be said of it"],
+        ["verdict: the agent saw no device being opened, so there is no result"],
         NOT_SEEN,
     )
     lines, code = judge(replace(LEAKY, seen_completely=False), EVERYTHING)

@@ -60,12 +60,21 @@ def machine(chips: int, second: float) -> Json:
     return out
 
 
+def leak(chips: int, second: float) -> Json:
+    """DRAM grows by 50 MiB in five minutes, beside 9 GiB."""
+    out = machine(chips, second)
+    for chip in out["chips"]:
+        chip["memory"]["dram"]["used"] = (9 << 30) + int(50 * MIB * second / 300)
+    return out
+
+
 def model_of(chips: int) -> Model:
-    """Five minutes, of which forty seconds are missing."""
+    """Five minutes, of which forty seconds are missing; of a leak if the number is negative."""
     model = Model()
     for second in (*range(150), *range(190, 320)):
-        model.take(machine(chips, second), T + second, float(second))
-    if chips:
+        snapshot = leak(-chips, second) if chips < 0 else machine(chips, second)
+        model.take(snapshot, T + second, float(second))
+    if chips > 0:
         model.past.take_phases(phases("prefill", "prefill/attention", since=T + 60), T + 61)
         model.past.take_phases(phases("decode", since=T + 200), T + 120)
     return model
@@ -77,23 +86,31 @@ def text(view: Charts, model: Model, size: Size, signs: Characters = Characters(
 
 WAYS = {
     "block": (4, Size(80, 22), Characters("block"), ""),
-    "temperature": (4, Size(120, 38), Characters(), "m"),
-    "temperature of many": (32, Size(120, 38), Characters(), "m"),
+    "temperature": (4, Size(120, 38), Characters(), "mmm"),
+    "temperature of many": (32, Size(120, 38), Characters(), "mmm"),
     "zoomed": (4, Size(120, 38), Characters(), "z"),
     "zoomed, ascii": (4, Size(80, 22), Characters("ascii"), "z"),
     "clock, zoomed": (4, Size(120, 38), Characters(), "zM"),
-    "an hour": (1, Size(120, 38), Characters(), "ww"),
+    "an hour": (1, Size(120, 38), Characters(), "www"),
+    "0 to peak": (4, Size(80, 22), Characters(), "r"),
+    "0 to capacity": (4, Size(80, 22), Characters(), "rr"),
+    "a leak": (-4, Size(80, 22), Characters(), ""),
+    "a leak, ascii": (-4, Size(80, 22), Characters("ascii"), ""),
+    "a leak, zoomed, with the cursor": (-4, Size(120, 38), Characters(), "z<<<"),
+    "the cursor": (4, Size(80, 22), Characters(), "<<<<<<"),
+    "the cursor with many": (32, Size(80, 22), Characters(), "<<<"),
 }
 
 
 def test_ways_to_look_at_it() -> None:
     """With keys; without any, see test_top_screens."""
-    models = {chips: model_of(chips) for chips in (1, 4, 32)}
+    models = {chips: model_of(chips) for chips in (-4, 1, 4, 32)}
     found = {}
     for name, (chips, size, signs, keys) in WAYS.items():
         view = Charts()
+        view.rows(models[chips], size, signs)
         for key in keys:
-            assert view.press(key, models[chips])
+            assert view.press({"<": "left"}.get(key, key), models[chips])
         rows = view.rows(models[chips], size, signs)
         checked(rows, size, signs.ascii)
         found[name] = plain(rows)
@@ -107,7 +124,7 @@ def test_ways_to_look_at_it() -> None:
     st.integers(0, 300),
     st.integers(0, 80),
     st.sampled_from(["braille", "block", "ascii"]),
-    st.lists(st.sampled_from(["w", "W", "m", "M", "z", "p", "left", "right", "escape"]), max_size=5),
+    st.lists(st.sampled_from(["w", "W", "a", "r", "m", "M", "z", "p", "left", "shift+right", "escape"]), max_size=5),
 )
 def test_every_picture_fits(some: list[Json], width: int, height: int, charts: str, keys: list[str]) -> None:
     view, model = Charts(), Model()
@@ -136,7 +153,7 @@ def test_a_chip_that_is_chosen_is_seen() -> None:
     for _ in range(64):
         rows = view.rows(model, Size(80, 22), Characters())
         names |= {part.split()[0] for row in rows for part, style in row if style == "bold select"}
-        view.press("right", model)
+        model.choose(1)
     assert names == {str(number) for number in range(64)}
 
 
@@ -165,14 +182,18 @@ def test_nothing_moves_while_paused() -> None:
 
 def test_keys() -> None:
     view, model = Charts(), model_of(2)
-    windows = [view.window]
-    for key in "WWWwwwwwwwww":
+    windows = []
+    for key in "WWWWWWwwwwwwwwwwwwww":
         view.press(key, model)
         windows.append(view.window)
     assert sorted(set(windows)) == list(WINDOWS_SECONDS)
-    assert (windows[3], windows[-1]) == (30, 86400), "it stops at both ends"
-    metrics = [view.press("m", model) and view.metric for _ in range(4)]
-    assert metrics == ["temperature", "power", "clock", "memory"]
+    assert (min(windows), windows[-1]) == (30, 86400), "it stops at both ends"
+    metrics = [view.press("m", model) and view.metric for _ in range(6)]
+    assert metrics == ["DRAM", "L1", "temperature", "power", "clock", "memory"]
+    ranges = [view.press("r", model) and view.range for _ in range(3)]
+    assert ranges == ["peak", "capacity", "auto"]
+    assert view.press("a", model)
+    assert view.window == 0
     view.window = 300
     assert view.press("escape", model) is False
     assert view.press("z", model) is True
@@ -197,13 +218,124 @@ def test_a_click_chooses_and_a_second_one_zooms() -> None:
     assert view.click(0, 0, model) is False
 
 
+# -- range, window, cursor --------------------------------------------------------------------------------------------
+
+
+def test_a_leak_is_seen_on_the_automatic_range_and_flat_from_0_to_capacity() -> None:
+    model, view = model_of(-1), Charts()
+    view.metric = "DRAM"
+    rows_with_a_line = {}
+    for mode in ("auto", "capacity"):
+        view.range = mode
+        rows = view.rows(model, Size(80, 22), Characters())
+        rows_with_a_line[mode] = sum(any(name == "dram" and "peak" not in part for part, name in row) for row in rows)
+        assert ("not 0" in "".join(text(view, model, Size(80, 22)))) is (mode == "auto")
+    assert rows_with_a_line["auto"] >= 12
+    assert rows_with_a_line["capacity"] <= 3
+
+
+def test_the_automatic_window_is_as_long_as_there_is_data() -> None:
+    for seconds, words in ((20, "30 seconds"), (50, "minute"), (100, "2 minutes"), (250, "5 minutes")):
+        model = Model()
+        for second in range(seconds):
+            model.take(machine(2, second), T + second, float(second))
+        assert f"Memory, last {words} (automatic)" in text(Charts(), model, Size(120, 38))[0]
+
+
+def test_the_automatic_window_of_many_chips_is_not_short() -> None:
+    model = Model()
+    for second in range(20):
+        model.take(machine(9, second), T + second, float(second))
+    view = Charts()
+    assert "last 5 minutes (automatic)" in text(view, model, Size(120, 38))[0]
+    view.press("z", model)
+    assert "last 30 seconds (automatic)" in text(view, model, Size(120, 38))[0]
+
+
+def test_the_automatic_window_begins_when_the_chip_was_first_used() -> None:
+    model = Model()
+    for second in range(300):
+        snapshot = machine(1, second)
+        if second < 200:
+            snapshot["chips"][0]["memory"]["dram"]["used"] = snapshot["chips"][0]["memory"]["l1"]["at_once"] = 0
+        model.take(snapshot, T + second, float(second))
+    assert "last 2 minutes (automatic)" in text(Charts(), model, Size(120, 38))[0]
+
+
+def test_what_the_server_saw_before_counts_for_the_automatic_window() -> None:
+    model, view = Model(), Charts()
+    snapshot = machine(1, 0)
+    process: Json = blank.process(7, "tracked")
+    process.update(seen=T - 5000, chips=[blank.share("880001")])
+    snapshot["processes"] = [process]
+    model.take(snapshot, T, 0.0)
+    assert "last 2 hours (automatic)" in text(view, model, Size(120, 38))[0]
+    assert any("step=10&" in path for path in view.wants(model)), "it is asked for that long"
+
+
+def test_the_cursor_shows_values_to_the_byte() -> None:
+    model, view = model_of(-1), Charts()
+    view.metric, view.window = "DRAM", 300
+    assert "B)" not in text(view, model, Size(120, 38))[1]
+    view.press("left", model)
+    rows = text(view, model, Size(120, 38))
+    last = leak(1, 319)["chips"][0]["memory"]["dram"]["used"]
+    assert f"{last:,} B)" in rows[1], "the newest cell first"
+    assert ", 0s ago" in rows[0]
+    for _ in range(10):
+        view.press("left", model)
+    rows = text(view, model, Size(120, 38))
+    (since, until), found = not_none(view._drawn).cell_times(view._tiles[0].cells), rows[1]
+    # A value lasts until the next is seen: the first is that of the second before.
+    values = [leak(1, s)["chips"][0]["memory"]["dram"]["used"] for s in range(320) if since - 1 <= T + s < until]
+    assert f"{min(values):,} to {max(values):,} B)" in found
+    clock = time.strftime("%H:%M:%S", time.gmtime(since))
+    assert f"cursor {clock} to " in rows[0]
+    assert " UTC" in rows[0]
+    view.press("escape", model)
+    assert "cursor 0" not in text(view, model, Size(120, 38))[0]
+
+
+def test_the_cursor_stays_at_its_moment_and_in_the_window() -> None:
+    model, view = model_of(1), Charts()
+    view.window = 30
+    for key in ("left", *["shift+left"] * 2):
+        text(view, model, Size(80, 22))
+        view.press(key, model)
+    before = text(view, model, Size(80, 22))
+    for second in range(320, 324):
+        model.take(machine(1, second), T + second, float(second))
+    after = text(view, model, Size(80, 22))
+    assert after[0].partition("ago")[0].split(", ")[1] == before[0].partition("ago")[0].split(", ")[1]
+    assert before[2].index("│", 8) > after[2].index("│", 8), "it moves to the left with the curve"
+    for second in range(324, 400):
+        model.take(machine(1, second), T + second, float(second))
+    assert text(view, model, Size(80, 22))[2][8] == "│", "as far as there is something to see"
+    for _ in range(200):
+        view.press("shift+right", model)
+    assert text(view, model, Size(80, 22))[0].count(", 0s ago") == 1
+
+
+def test_a_click_sets_the_cursor() -> None:
+    view, model = Charts(), model_of(4)
+    text(view, model, Size(120, 38))
+    tile = view._tiles[3]
+    assert view.click(tile.x + tile.left + 30, tile.y + 4, model) is True
+    assert (model.selected, view.zoomed) == ("880004", False)
+    rows = text(view, model, Size(120, 38))
+    assert rows[tile.y + 1][tile.x + tile.left + 30] == "│"
+    assert rows[2][tile.left + 30] == "│", "in every chart"
+    assert view.click(tile.x + 2, tile.y + 4, model) is True, "on the axis it only chooses the chip"
+
+
 def test_settings_of_another_time_do_no_harm() -> None:
     view, model = Charts(), model_of(1)
-    view.window, view.metric = 7, "humidity"
-    assert "Memory, last 5 minutes" in text(view, model, Size(80, 22))[0]
+    view.window, view.metric, view.range = 7, "humidity", "sideways"
+    assert "Memory, last 10 minutes (automatic)" in text(view, model, Size(80, 22))[0]
     view.press("w", model)
     view.press("m", model)
-    assert (view.window, view.metric) == (900, "temperature")
+    view.press("r", model)
+    assert (view.window, view.metric, view.range) == (900, "DRAM", "peak")
 
 
 @pytest.mark.parametrize("height", range(1, 16))
@@ -222,7 +354,7 @@ def test_unknown_is_a_dash() -> None:
     model.take(snapshot, T, 0.0)
     rows = text(Charts(), model, Size(80, 22))
     assert "DRAM -" in rows[1]
-    assert "L1 -" in rows[1]
+    assert sum("L1 -" in row for row in rows) == 1
     assert not any(0x2800 < ord(sign) < 0x2900 for row in rows for sign in row)
 
 

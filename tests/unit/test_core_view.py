@@ -227,7 +227,7 @@ def test_where_the_wall_is_may_not_be_known() -> None:
     text = "\n".join(Screen(account).rows())
     assert re.search(r"least headroom - ", text)
     assert re.search(r"wall at +- not known", text)
-    assert re.search(r"worst to +1005824 program 3 ttnn::conv2d", text)
+    assert re.search(r"worst to +0xf5900 program 3 ttnn::conv2d", text)
     assert "? 1 allocations are not in the map" not in text
     assert "? 1 allocation is not in the map: no address in L1 was reported" in text
 

@@ -37,7 +37,7 @@ def test_without_a_machine_it_is_the_account() -> None:
 def test_before_and_after_the_first_look() -> None:
     current = CurrentSnapshot(account, machine=True)
     assert set(states(current).values()) == {"late"}
-    assert details(current) == {"not looked at yet"}
+    assert details(current) == {"not read yet"}
     current.store(snapshots.machine(snapshots.driver_chip(0)))
     assert len(current.chips()) == len(current.merged(0)()["chips"]) == 1
     assert "late" not in states(current).values()
@@ -50,12 +50,12 @@ def test_looks_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     current.store(snapshots.machine(snapshots.driver_chip(0)))
     for _ in range(3):
         current.failed(RuntimeError("the disk is on fire"))
-    assert warned == ["cannot look at the machine: RuntimeError: the disk is on fire"]
+    assert warned == ["cannot read the machine: RuntimeError: the disk is on fire"]
     assert "late" not in states(current).values()
     monkeypatch.setattr(current_snapshot, "_LATE_SECONDS", -1.0)
     assert set(states(current).values()) == {"late"}
     assert details(current) == {
-        "the last look at the machine was 0 s ago: RuntimeError: the disk is on fire",
+        "the machine was last read 0 s ago: RuntimeError: the disk is on fire",
     }
     assert len(current.merged(0)()["chips"]) == 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents.common_text import anomaly_line
-from ttmem.documents.dump import DumpBuilder, Viewer, kernels_text, remaining_text
+from ttmem.documents.dump import EVERYTHING, KERNELS, DumpBuilder, DumpFilter, Viewer, kernels_text, remaining_text
 from ttmem.model.core_sets import CoreRange, core_id, mask_of
 from ttmem.model.events import Allocated, Event, Extra
 from ttmem.model.identity import ProcessInfo
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 def build(
     *events: Event,
-    kernels_only: bool = False,
+    wanted: DumpFilter = EVERYTHING,
     may_see: Viewer = lambda user_id: True,
     anomalies: Any = None,  # some of the counts
 ) -> Any:
@@ -30,10 +30,13 @@ def build(
     for time, event in enumerate(events, start=100):
         ledger.apply(float(time), source, event)
     counts: Any = anomalies or {}
-    builder = DumpBuilder(kernels_only=kernels_only)
+    builder = DumpBuilder(wanted)
     for item in ledger.allocations():
-        builder.add(item)
-    dump = builder.result(time="now", anomalies=counts, uncertain=[], may_see=may_see)
+        if wanted.wants(item.holding):
+            builder.add(item)
+    for _ in builder.describe(may_see):
+        pass
+    dump = builder.result(time="now", anomalies=counts, uncertain=[])
     assert json.loads(json.dumps(dump)) == dump
     return dump
 
@@ -106,10 +109,11 @@ def test_data() -> None:
     assert dump["total"] == 7
     assert [(d["device"], d["chip"]) for d in dump["devices"]] == [(0, "assumed:0"), (2, "assumed:2")]
     dram = dump["devices"][0]["kinds"][0]
-    assert {key: dram[key] for key in ("kind", "count", "bytes", "large", "small")} == {
+    assert {key: dram[key] for key in ("kind", "count", "bytes", "reserved", "large", "small")} == {
         "kind": "dram",
         "count": 2,
         "bytes": 3 * MIB + 1024,
+        "reserved": None,
         "large": {"count": 1, "bytes": 3 * MIB},
         "small": {"count": 1, "bytes": 1024},
     }
@@ -132,6 +136,7 @@ def test_data() -> None:
         "per_core": False,
         "shared": False,
         "tag": "layers.0.weight",
+        "operation": "layers.0.weight",
         "shape": None,
         "line": None,
         "stack": None,
@@ -166,7 +171,7 @@ def test_kernels() -> None:
         Allocated(0, Kind.DRAM, 0x1000, 64),
         Allocated(1, Kind.CB, 0x1000, 64),
     )
-    dump = build(*events, kernels_only=True)
+    dump = build(*events, wanted=KERNELS)
     assert dump["total"] == 3
     assert kernels_text(dump, 110.4).splitlines() == [
         "╔══════════════════════════════════════════════════════════════╗",
@@ -181,18 +186,18 @@ def test_kernels() -> None:
 
 
 def test_no_kernels() -> None:
-    assert kernels_text(build(Allocated(0, Kind.DRAM, 1, 64), kernels_only=True), 0.0).endswith("No kernels loaded.")
+    assert kernels_text(build(Allocated(0, Kind.DRAM, 1, 64), wanted=KERNELS), 0.0).endswith("No kernels loaded.")
 
 
 def test_very_many_kernels_are_cut_and_counted() -> None:
-    dump = build(*(Allocated(0, Kind.KERNEL, n, 64) for n in range(1, 1503)), kernels_only=True)
+    dump = build(*(Allocated(0, Kind.KERNEL, n, 64) for n in range(1, 1503)), wanted=KERNELS)
     lines = kernels_text(dump, 0.0).splitlines()
     assert sum(line.startswith("    - Kernel") for line in lines) == 1000
     assert lines[-1] == "    - and 502 more"
 
 
 def test_age_is_never_negative() -> None:
-    assert "age 0 s" in kernels_text(build(Allocated(0, Kind.KERNEL, 1, 64), kernels_only=True), 5.0)
+    assert "age 0 s" in kernels_text(build(Allocated(0, Kind.KERNEL, 1, 64), wanted=KERNELS), 5.0)
 
 
 def test_anomaly_line() -> None:
@@ -220,3 +225,35 @@ def test_a_tag_cannot_move_the_cursor() -> None:
     text = remaining_text(build(Allocated(0, Kind.L1, 0x1000, 64, extra=Extra(tag="act\x1b[31mred\n evil"))))
     assert "[act\\x1b[31mred\\n evil]" in text
     assert "\x1b" not in text
+
+
+def test_the_largest_are_listed_and_of_equal_size_the_oldest() -> None:
+    sizes = (64, 512, 64, 256, 512, 128)
+    events = [Allocated(0, Kind.DRAM, 0x1000 * (n + 1), size) for n, size in enumerate(sizes)]
+    (entry,) = build(*events, wanted=DumpFilter(limit=5))["devices"][0]["kinds"]
+    assert [(row["id"], row["size"]) for row in entry["allocations"]] == [
+        *(("0x2000", 512), ("0x5000", 512), ("0x4000", 256), ("0x6000", 128), ("0x1000", 64)),
+    ]
+    assert (entry["count"], entry["bytes"]) == (6, sum(sizes))
+    (entry,) = build(*events, wanted=DumpFilter(limit=0))["devices"][0]["kinds"]
+    assert (entry["count"], entry["allocations"]) == (6, [])
+
+
+def test_what_the_allocator_took_is_known_of_all_or_not_at_all() -> None:
+    known = [Allocated(0, Kind.DRAM, 0x1000 * n, 64, extra=Extra(reserved=4096)) for n in (1, 2)]
+    assert build(*known)["devices"][0]["kinds"][0]["reserved"] == 8192
+    assert build(*known, Allocated(0, Kind.DRAM, 0x9000, 64))["devices"][0]["kinds"][0]["reserved"] is None
+
+
+def test_filters() -> None:
+    def found(**wanted: Any) -> list[tuple[str, str]]:
+        dump = build(*BUSY, wanted=DumpFilter(**wanted))
+        return [(device["chip"], entry["kind"]) for device in dump["devices"] for entry in device["kinds"]]
+
+    kinds = [("assumed:0", kind) for kind in ("dram", "host", "cb", "fabric_kernel", "firmware")]
+    small = ("assumed:2", "l1_small")
+    assert found() == [*kinds, small]
+    assert found(chips=frozenset({"assumed:2"})) == [small]
+    assert found(pids=frozenset({4242, 1})) == [*kinds, small]
+    assert found(pids=frozenset({1})) == []
+    assert found(kinds=frozenset({Kind.CB, Kind.L1_SMALL})) == [("assumed:0", "cb"), small]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ttmem.account.ledger import Ledger
+from ttmem.documents.dump import EVERYTHING
 from ttmem.ingest.clock import Clock
 from ttmem.model.events import Allocated, DeviceClosed, Freed, ProcessExited
 from ttmem.model.identity import ProcessInfo
@@ -155,7 +156,7 @@ def test_documents_that_wait_are_one() -> None:
         stage.allocate(1)
 
         async def ask(user_id: int) -> None:
-            made.append(await stage.dumps.document(kernels=False, user_id=user_id))
+            made.append(await stage.dumps.document(EVERYTHING, user_id=user_id))
 
         await asyncio.gather(*(ask(user_id) for user_id in (0, 1000, 0, 1000, 0)))
 
@@ -167,11 +168,11 @@ def test_documents_that_wait_are_one() -> None:
 def test_a_document_is_of_a_moment_after_its_request() -> None:
     async def story(stage: Stage) -> None:
         stage.allocate(*range(1, 2001))
-        first = asyncio.create_task(stage.dumps.document(kernels=False, user_id=0))
+        first = asyncio.create_task(stage.dumps.document(EVERYTHING, user_id=0))
         await asyncio.sleep(0)  # it is created
         await asyncio.sleep(0)  # it is being made
         stage.free(*range(1, 2001))
-        second = await stage.dumps.document(kernels=False, user_id=0)
+        second = await stage.dumps.document(EVERYTHING, user_id=0)
         assert ((await first)["total"], second["total"]) == (2000, 0)
 
     run(story)

@@ -163,3 +163,29 @@ BEYOND = "Statically allocated circular buffers on core range [{}] grow to 1 B w
 def test_what_is_not_meant(text: str) -> None:
     assert parse(text) is None
     assert parse(f"{text}\nShrink size 1 cuts into allocated block at address 2") is not None
+
+
+MESSAGE = (
+    "Out of Memory: Not enough space to allocate 7000000 B L1 buffer across 7 banks, where each bank needs to store "
+    "1000000 B, but bank size is 1393312 B (allocated: 614400 B, free: 778912 B, largest free block: 778912 B)."
+)
+FRAME = " --- tt::tt_metal::experimental::GlobalCircularBufferImpl::setup_cb_buffers(unsigned int)"
+
+
+@pytest.mark.parametrize(
+    ("after", "known"),
+    [
+        ("", False),
+        (f"\nbacktrace:\n --- tt::tt_metal::Buffer::create()\n{FRAME}\n --- main", True),
+        ("\nbacktrace:\n --- GlobalCircularBuffer", True),  # what the agent keeps
+        (f" (assert.hpp:104)\nE   backtrace:\nE   {FRAME}\n", True),  # as pytest shows it
+        ("\nbacktrace:\n --- main\nGlobalCircularBuffer", False),
+        (f"\n{FRAME}", False),
+        ("\nbacktrace:\n" + " --- x\n" * 40 + FRAME, False),
+    ],
+)
+def test_a_global_circular_buffer_is_known_by_its_backtrace(after: str, known: bool) -> None:
+    failure = parse(f"info:\n{MESSAGE}{after}")
+    assert isinstance(failure, OutOfMemory)
+    assert failure.global_circular is known
+    assert failure._replace(global_circular=False) == parse(MESSAGE)

@@ -15,9 +15,11 @@ from tests.unit.test_smi_properties import snapshots, width_of
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.frame import COMMON, age, footer, header, tab_at
-from ttmem.show.top.parts.rows import Characters, Row, Size, text_of
+from ttmem.show.top.frame import COMMON, age, footer, header, help_rows, tab_at
+from ttmem.show.top.parts.data_feed import FeedUpdate
+from ttmem.show.top.parts.rows import Characters, Row, Size, View, text_of
 from ttmem.show.top.settings import Settings
+from ttmem.show.top.start import views_of
 
 Json = Any  # a document made by hand, or a part of one
 
@@ -237,6 +239,45 @@ def test_what_is_chosen_is_kept(dashboard: Dashboard, folder: Path) -> None:
     again = Dashboard(Model(), views, Settings(str(folder / "top.json")))
     assert (again.current, again.theme) == (2, "light")
     assert [view.sort for view in views] == ["size", "size", "age"]
+
+
+@pytest.mark.parametrize("view", views_of("/nowhere"), ids=lambda view: str(view.name))
+def test_the_whole_help_fits_on_a_small_screen(view: View) -> None:
+    rows = help_rows(view, Size(80, 22))
+    text = " ".join(text_of(row).strip() for row in rows)
+    assert "any key closes this" in text
+    for _, what in (*view.keys, *COMMON[:4]):
+        assert " ".join(what.split()) in " ".join(text.split()), "wrapped, but not cut"
+
+
+def test_a_view_that_needs_a_server_is_not_reopened_without_one(folder: Path) -> None:
+    def opened() -> Dashboard:
+        views = [Plain("Overview"), Plain("Charts"), Plain("Cores")]
+        views[2].needs_server = True  # type: ignore[attr-defined]
+        return Dashboard(Model(), views, Settings(str(folder / "top.json")))
+
+    def take(dashboard: Dashboard, server: bool) -> None:
+        found = {**snapshot("a"), "server": {"pid": 1, "since": "then", "events": 1} if server else None}
+        dashboard.take(FeedUpdate(found, None, {}, 1.0, 1.0), [])  # type: ignore[arg-type]
+
+    first = opened()
+    first.press("3")
+    alone = opened()
+    assert alone.current == 2
+    take(alone, server=False)
+    assert alone.current == 0
+    assert "Cores needs a server and there is none: this is the overview" in shown(alone, 120)[-1]
+    take(alone, server=False)
+    alone.press("x")
+    assert opened().current == 2, "it is still the view that was chosen"
+    alone.press("3")
+    take(alone, server=False)
+    assert alone.current == 2, "who chooses it gets it"
+    take(with_server := opened(), server=True)
+    assert with_server.current == 2
+    take(alone := opened(), server=False)
+    alone.press("1")
+    assert opened().current == 0, "the overview was chosen"
 
 
 def test_settings_that_make_no_sense(folder: Path) -> None:

@@ -76,7 +76,7 @@ def test_fields_are_read_in_place_all_or_none(folder: Path) -> None:
         found = library(folder, lacks)
         assert found.tracked == []
         assert "has no buffer_size" in reasons(found)["buffers"]
-        assert reasons(found)["kernels"] == "buffers are not, and everything hangs on them"
+        assert reasons(found)["kernels"] == "buffers are not tracked, and everything depends on them"
 
 
 def test_a_hook_that_is_not_called(folder: Path) -> None:

@@ -15,7 +15,7 @@ from tests.schema_conformance import problems
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
-from ttmem.analyze.verdicts import Verdict
+from ttmem.analyze.verdict_types import Verdict
 from ttmem.imports.board_lookup import BoardLookup, describe
 from ttmem.imports.detection import find, read
 from ttmem.imports.graph import Call, GraphCapture, NotACapture
@@ -173,7 +173,7 @@ def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
             assert chip.kinds[kind].reserved_bytes == view["allocated_per_bank"] * view["banks"]
         assert chip.kinds[Kind.CB].used == 3 * 4096 * 56
     assert translation.machine.meshes == {0: [0, 1]}  # the mesh bears the number of a chip
-    assert "buffers from before that nothing touched" not in translation.lacks()
+    assert "earlier buffers that no operation used" not in translation.lacks()
     extras = [t.extra for h in source.holdings.values() for t in h.buffers.values() if t.extra is not None]
     stacks = {extra.tag: extra.stack.split("\n") for extra in extras if extra.stack is not None}
     assert {tag: [frame.partition(":")[2] for frame in frames] for tag, frames in stacks.items()} == {
@@ -386,7 +386,7 @@ def test_time_is_what_the_functions_took() -> None:
 def test_parts_outside_of_any_operation_are_said_to_be_left_out() -> None:
     recording = recorded(PROGRAM, cb(105824, 64), start("a"), buffer("allocate", 64), end())
     assert recording.stray == 1
-    assert "whose 1 parts of programs outside of any operation are" in EventTranslation(recording).lacks()
+    assert "which programs the 1 parts outside of any operation belong to" in EventTranslation(recording).lacks()
 
 
 def test_a_capture_that_ends_inside_an_operation() -> None:
@@ -446,7 +446,7 @@ def test_a_failure_is_explained_with_what_was_live_then() -> None:
     recording.add([start("next"), buffer("allocate", 4096), end()])
     (verdict,), _, source = explained(recording)
     assert verdict is not None
-    assert [(block.address, block.per_bank, block.tag) for block in verdict.holders] == [
+    assert [(block.address, block.per_bank, block.tag) for one in verdict.holders for block in one.blocks] == [
         (106496, 128, "make"), (1405824, 128, "make"),
     ]  # fmt: skip
     assert (verdict.tag, verdict.line) == ("ttnn.add", "/home/you/model.py:41 forward")
@@ -520,7 +520,7 @@ def test_a_dram_bank_of_which_a_trace_region_that_nobody_told_is_the_top() -> No
     recording.add([start("big"), end()], call=Call(None, text))
     (verdict,), _, _ = explained(recording)
     assert verdict is not None
-    assert [block.address for block in verdict.holders] == [1048640]
+    assert [block.address for one in verdict.holders for block in one.blocks] == [1048640]
     assert not verdict.unknown
 
 
@@ -605,17 +605,17 @@ def test_a_descriptor_that_is_none() -> None:
         ("hello", "neither JSON of ttnn nor an SQLite database"),
         ('[{"node_type": "capture_start", "params": null}, {"node_ty', "it is cut off"),
         ("[1, 2]", "entry 1 is not a node of a graph capture"),
-        ('[{"node_type": "buffer_allocate", "params": {"size": 1}}]', "is not as ttnn writes it: KeyError"),
-        ('[{"node_type": "buffer_allocate", "params": [1]}]', "params is no object"),
+        ('[{"node_type": "buffer_allocate", "params": {"size": 1}}]', "does not have ttnn's format: KeyError"),
+        ('[{"node_type": "buffer_allocate", "params": [1]}]', "params is not an object"),
         (json.dumps([buffer("allocate", 64, size=1 << 70)]), "device 1, address 64, size 1180591620717411303424"),
-        ('{"a": 1, "b": [2]}', "a JSON object without a graph, so no report of ttnn; it has a, b"),
+        ('{"a": 1, "b": [2]}', "a JSON object without a graph, so it is not a report of ttnn; it has a, b"),
         ('{"graph": [], "version": 2}', "a report of version 2; this ttmem reads version 1"),
         ('{"graph": [], "per_operation_buffers": {"1": [{}]}}', "the buffers after operation 1 are not as ttnn lists"),
         ("[] []", "not JSON: more after the end"),
         ('{"graph" []}', "not JSON: '[' where ':' is due"),
         ("\udcff", "not text in UTF-8"),
         ("[" * 100_000, "nested too deeply"),
-        ("TTMEMEVT\1\0\0\0\0\0\0\0", "this is a ttmem event file already"),
+        ("TTMEMEVT\1\0\0\0\0\0\0\0", "this is already a ttmem event file"),
         ("SQLite format 3\0 and then nothing", "SQLite cannot read it"),
     ],
 )
@@ -629,13 +629,13 @@ def test_a_bad_file_gets_a_clear_answer(content: str, words: str, folder: Path) 
 @pytest.mark.parametrize(
     ("statements", "words"),
     [
-        (["UPDATE operations SET operation_id = NULL"], "an entry of its tables is not as ttnn writes it: int"),
-        (["UPDATE operations SET rank = 'first'"], "an entry of its tables is not as ttnn writes it: .*'first'"),
+        (["UPDATE operations SET operation_id = NULL"], "an entry of its tables does not have ttnn's format: int"),
+        (["UPDATE operations SET rank = 'first'"], "an entry of its tables does not have ttnn's format: .*'first'"),
         (["UPDATE report_metadata SET value = '4.0' WHERE key = 'schema_version'"], "schema 4.0; this ttmem reads"),
         (["DROP TABLE buffers", "DROP TABLE captured_graph"], "neither table buffers nor captured_graph"),
-        (["UPDATE captured_graph SET captured_graph = '[{'"], "the graph of operation 1 is not whole"),
-        (["UPDATE captured_graph SET captured_graph = '{}'"], "the graph of operation 1 is no list of nodes"),
-        (["INSERT INTO operations VALUES (1, 'x', 0, 1)"], "it holds ranks 0, 1; choose one with --rank"),
+        (["UPDATE captured_graph SET captured_graph = '[{'"], "the graph of operation 1 is incomplete"),
+        (["UPDATE captured_graph SET captured_graph = '{}'"], "the graph of operation 1 is not a list of nodes"),
+        (["INSERT INTO operations VALUES (1, 'x', 0, 1)"], "it contains ranks 0, 1; choose one with --rank"),
         (["INSERT INTO captured_graph SELECT * FROM captured_graph"], "more than one report was imported into it"),
     ],
 )
@@ -648,7 +648,7 @@ def test_one_rank_of_several(database: Path) -> None:
     changed(database, "INSERT INTO operations VALUES (1, 'x', 0, 1)")
     assert read(database, rank=0).operations == 2
     assert read(database, rank=1).operations == 1
-    with pytest.raises(NotACapture, match="there is no rank 7 in it; it holds 0, 1"):
+    with pytest.raises(NotACapture, match="there is no rank 7 in it; it contains 0, 1"):
         read(database, rank=7)
     with pytest.raises(NotACapture, match="--rank is for databases"):
         read(DATA / "n300_report.json", rank=0)

@@ -187,7 +187,7 @@ def counts(tracking: Instrument) -> dict[str, Any]:
 
 def test_a_machine_without_ttnn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ttnn", None)
-    with pytest.raises(ImportError, match=r"ttmem\.instrument\(\) tracks ttnn, and that cannot be imported here"):
+    with pytest.raises(ImportError, match=r"ttmem\.instrument\(\) tracks ttnn, which cannot be imported here"):
         instrument()
 
 

@@ -27,13 +27,14 @@ PAGE = DOCS / "json.md"
 MIB = 1 << 20
 
 # Headings of docs/json.md whose tables together list the snapshot.
-SNAPSHOT = ("The whole", "A chip", "Telemetry", "tt-metal's counters", "Memory of a chip", "A process", "Sums")
+SNAPSHOT = ("The snapshot", "A chip", "Telemetry", "tt-metal's counters", "Memory of a chip", "A process", "Sums")
 # Rows that occur in several documents, and have a table of their own or are listed in that of one document.
 SHARED = frozenset(
     {
         schema.AllocationRow,
         schema.Anomalies,
         schema.BlockRow,
+        schema.BreakdownPoolRow,
         schema.BreakdownRow,
         schema.CoreRow,
         schema.OwnerRow,
@@ -56,7 +57,7 @@ TABLES: dict[tuple[str, str], tuple[Any, set[Any]]] = {
     ("api.md", "Answer of /health"): (schema.Health, set()),
     ("api.md", "Answer of /processes"): (schema.Processes, set()),
     ("api.md", "Answer of /allocations"): (schema.Allocations, set()),
-    ("api.md", "Answer of /breakdown"): (schema.Breakdown, {schema.BreakdownRow}),
+    ("api.md", "Answer of /breakdown"): (schema.Breakdown, {schema.BreakdownPoolRow, schema.BreakdownRow}),
     ("api.md", "Answer of /peaks"): (schema.Peaks, {schema.PeakRow}),
     ("api.md", "Answer of /peaks/reset"): (schema.PeaksReset, set()),
     ("api.md", "Answer of /phases"): (schema.Phases, set()),

@@ -64,7 +64,7 @@ def test_a_file_that_is_cut_off_is_never_taken_for_whole(value: Any, drop: int, 
 def test_what_is_wrong_is_said_with_its_place() -> None:
     with pytest.raises(JsonError, match="not JSON: Expecting ',' delimiter at character 14"):
         whole(JsonStream(StringIO('["a", {"b": 1 2}, ' + " " * 40 + "3]")))
-    with pytest.raises(JsonError, match="a key that is no text at character 2"):
+    with pytest.raises(JsonError, match="a key that is not a string at character 2"):
         whole(JsonStream(StringIO("{1: 2}")))
 
 

@@ -103,7 +103,7 @@ def test_nothing(scene: Scene) -> None:
         "program cache: nothing",
         "trace: nothing",
         "system: nothing",
-        "dead processes: none held anything when it died",
+        "dead processes: none held anything when it exited",
         "",
         "doubt: no process has reported anything yet",
         "verdict: no leak",
@@ -139,13 +139,13 @@ def test_what_the_cache_a_trace_or_the_runtime_holds_is_no_leak(scene: Scene) ->
     assert leaks_text(found).splitlines()[2:] == [
         "leak: nothing",
         "young, held for less than 60 s: nothing",
-        "program cache: 150 B in 4 allocations, oldest 6 min; device.clear_program_cache() gives it back, "
-        "device.disable_and_clear_program_cache() for good",
-        "  of that likely the cache's: 80 B in 1 allocation",
-        "trace: 1000 B in 1 allocation, oldest 3 min; taken at capture, not at replay; "
-        "ttnn.release_trace() gives it back",
+        "program cache: 150 B in 4 allocations, oldest 6 min; device.clear_program_cache() frees it, "
+        "device.disable_and_clear_program_cache() permanently",
+        "  of these, likely held by the cache: 80 B in 1 allocation",
+        "trace: 1000 B in 1 allocation, oldest 3 min; allocated at capture, not at replay; "
+        "ttnn.release_trace() frees it",
         "system: 11 B in 2 allocations, oldest 8 min; the runtime's own while a device is open",
-        "dead processes: none held anything when it died",
+        "dead processes: none held anything when it exited",
         "",
         "verdict: no leak",
     ]
@@ -246,7 +246,7 @@ def test_the_dead_are_told_of_and_not_blamed(scene: Scene) -> None:
         *(2, 5010),
     )
     assert [(item["size"], item["counted"]) for item in dead["largest"]] == [(5000, True), (10, True)]
-    line = "dead process: 7 python died 2 min ago, holding 4.9 KiB in 2 allocations; given back then"
+    line = "dead process: 7 python died 2 min ago, holding 4.9 KiB in 2 allocations; freed at its exit"
     assert line in leaks_text(found).splitlines()
     assert [totals(one) for one in scene.find(chip="assumed:1")["dead_process"]] == [(1, 10)]
     assert scene.find(pids=frozenset({8}))["dead_process"] == []
@@ -290,7 +290,7 @@ def test_the_text_of_leaks(scene: Scene) -> None:
         "program cache: nothing",
         "trace: nothing",
         "system: nothing",
-        "dead processes: none held anything when it died",
+        "dead processes: none held anything when it exited",
         "",
         "verdict: leak: 2 groups, 12.5 MiB in 4 buffers",
     ]
@@ -342,8 +342,8 @@ def test_doubts(scene: Scene) -> None:
     assert found["losses"] == {"dropped": 1234, "unknown_free": 1}
     assert found["doubts"] == [
         "1,234 events were lost: a free or an allocation may have been missed",
-        "1 frees were of allocations nobody had reported: reports, and other frees with them, may have been missed",
-        "tracking began 45 s ago: what existed before may be older than it seems",
+        "1 frees were of unreported allocations: reports, and other frees with them, may have been missed",
+        "tracking began 45 s ago: earlier allocations may be older than shown",
         "no kernels: this wheel hides them",
     ]
     lines = leaks_text(found).splitlines()

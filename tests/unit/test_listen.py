@@ -193,7 +193,7 @@ def test_a_squatted_path_is_reported(folder: Path, squatter: str) -> None:
         path.mkdir()
     else:
         path.symlink_to(folder / "nowhere")
-    with nothing_left_open(), pytest.raises(ListenError, match=r"a\.sock is in the way: it is not a socket; move it"):
+    with nothing_left_open(), pytest.raises(ListenError, match=r"a\.sock exists and is not a socket; move it"):
         listen.claim(str(path))
     assert path.is_symlink() or path.exists()
     path.rmdir() if squatter == "folder" else path.unlink()
@@ -229,7 +229,7 @@ def test_a_foreign_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPat
         os.chown(foreign, 4321, -1)
     else:
         monkeypatch.setattr(os, "getuid", lambda: 4321)
-    with pytest.raises(ListenError, match=r"belongs to uid \d+ with mode 0755: somebody else could replace the socket"):
+    with pytest.raises(ListenError, match=r"belongs to uid \d+ with mode 0755: another user could replace the socket"):
         listen.claim(str(foreign / "a.sock"))
     assert list(foreign.iterdir()) == []
 
@@ -238,7 +238,7 @@ def test_an_open_folder_is_refused_unless_sticky(folder: Path, claim: Claimer) -
     open_to_all = folder / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
-    with pytest.raises(ListenError, match="mode 0777: somebody else could replace the socket"):
+    with pytest.raises(ListenError, match="mode 0777: another user could replace the socket"):
         claim(open_to_all / "a.sock")
     open_to_all.chmod(0o1777)  # as /tmp
     claim(open_to_all / "a.sock")

@@ -39,6 +39,19 @@ def test_a_real_looking_log() -> None:
     assert (clash.line, clash.times, clash.failure.end) == (7, 1, 1250432)
 
 
+@pytest.mark.parametrize("piece", [7, 1 << 16])
+def test_a_message_that_is_logged_without_its_backtrace_and_thrown_with_one(piece: int) -> None:
+    message = (
+        b"Out of Memory: Not enough space to allocate 7 B L1 buffer across 7 banks, where each bank needs to store "
+        b"1 B, but bank size is 5 B (allocated: 4 B, free: 1 B, largest free block: 1 B)."
+    )
+    thrown = message + b"\nbacktrace:\n --- a\n --- x::GlobalCircularBuffer::y()\n"
+    for log in (message + b" (assert.hpp:104)\n" + thrown, thrown + message + b"\n"):
+        (mention,) = scanned(log * 2, piece).mentions
+        assert isinstance(mention.failure, OutOfMemory)
+        assert (mention.failure.global_circular, mention.times) == (True, 4)
+
+
 @LAW
 @given(st.integers(1, 400))
 def test_pieces_of_any_size(piece: int) -> None:

@@ -121,7 +121,7 @@ def test_a_kind_that_the_meter_does_not_see(client: AllocationClient) -> None:
 
 def test_reserved_that_nobody_said(client: AllocationClient) -> None:
     client.report_allocation(device_id=0, size=10, buffer_type="dram", buffer_id=1)
-    with pytest.raises(NoMeter, match="was not reported of everything"):
+    with pytest.raises(NoMeter, match="is not known for all allocations"):
         ttmem.memory_reserved()
     assert ttmem.memory_allocated() == 10
 

@@ -44,6 +44,26 @@ def notes(snapshot: schema.Snapshot) -> list[str]:
     return [note["what"] for note in snapshot["notes"]]
 
 
+def test_what_living_processes_use_of_the_host() -> None:
+    account = Account()
+    account.tracked(7, "77", dram=MIB)
+    (tracked,) = account.snapshot()["processes"]
+    assert (tracked["cpu_percent"], tracked["rss"]) == (None, None)
+    look = machine(driver_chip(0), processes=[holder(8, 0)])
+    start = not_none(tracked["start"])
+    look["usage"] = {
+        7: {"start": start, "cpu_percent": 104.5, "rss": 3 * MIB},
+        8: {"start": not_none(look["processes"][0]["start"]), "cpu_percent": None, "rss": 5 * MIB},
+        9: {"start": 1, "cpu_percent": 1.0, "rss": MIB},
+    }
+    found = by_pid(merge(account.snapshot(), look))
+    assert {pid: (row["cpu_percent"], row["rss"]) for pid, row in found.items()} == {
+        7: (104.5, 3 * MIB), 8: (None, 5 * MIB),
+    }  # fmt: skip
+    look["usage"][7]["start"] = start + 1
+    assert by_pid(merge(account.snapshot(), look))[7]["rss"] is None, "that is another process"
+
+
 # -- chips
 
 
@@ -223,7 +243,7 @@ def test_nobody_is_told_to_remove_what_may_be_in_use() -> None:
     merged = merge(nothing(), machine(shm=files))
     assert (merged["chips"], merged["processes"]) == ([], [])
     (note,) = merged["notes"]
-    assert "to processes that are gone or cannot be seen from here, on chips" in note["text"]
+    assert "to processes that are gone or not visible from here, on chips" in note["text"]
     assert note["text"].endswith("2.0 MiB l1, not counted")
     assert "rm " not in note["text"]
 
@@ -335,7 +355,7 @@ def test_what_is_counted_on_a_chip_without_a_place_is_not_called_unreported() ->
     texts = [note["text"] for note in merge(nothing(), look)["notes"]]
     assert texts == [
         "pid 7 holds chip 0 open; whether that is chip 77, chip 78, on which it is counted, is not known",
-        "pid 9 holds chip 1 open and nothing reports what it uses there",
+        "pid 9 holds chip 1 open, and no source reports its memory there",
     ]
 
 
@@ -386,14 +406,14 @@ def test_counters_of_who_cannot_be_seen_are_not_called_left_over() -> None:
     """From inside a container nobody outside can be seen; the file may be shared all the same."""
     unsure = {**slot(8, MIB, state="dead"), "unsure": True}
     (note,) = merge(nothing(), machine(shm=[counters(77, unsure)]))["notes"]
-    assert "cannot be seen" in note["text"]
+    assert "not visible" in note["text"]
     assert "rm " not in note["text"]
 
 
 def test_counters_with_no_slot_left_are_not_called_left_over() -> None:
     """One more process is in the totals alone, and alive."""
     full = counters(77, *(slot(pid, MIB) for pid in range(100, 164)))
-    full["why"] = "all 64 slots are taken: what one more process has is in the totals alone"
+    full["why"] = "all 64 slots are taken: further processes are counted only in the totals"
     merged = merge(nothing(), machine(shm=[full]))
     assert notes(merged) == ["shm-doubt"]
     full["stale"]["dram"], full["slots"][0] = MIB, slot(100, MIB, state="dead")
@@ -402,7 +422,7 @@ def test_counters_with_no_slot_left_are_not_called_left_over() -> None:
 
 def test_a_total_beyond_all_slots_need_not_be_of_the_dead() -> None:
     (note,) = merge(nothing(), machine(shm=[counters(77, slot(7, MIB), lost=MIB)]))["notes"]
-    assert "of processes that are gone, or of one that has no slot in them: not counted" in note["text"]
+    assert "of processes that are gone, or that have no slot in them: not counted" in note["text"]
 
 
 def test_a_process_that_has_nothing_of_a_kind_leaves_the_rest_known() -> None:

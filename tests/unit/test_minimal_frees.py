@@ -88,6 +88,24 @@ def test_freeing_them_makes_room_and_nothing_less_does(both: tuple[FreeList, Ban
 
 
 @LAW
+@given(banks(), st.integers(1, SIZE + 200))
+def test_the_largest_tensor_and_what_else_must_go_with_it(both: tuple[FreeList, Bank], size: int) -> None:
+    lists, bank = both
+    room = blockers.room_with_largest(bank, size)
+    if room is None:
+        assert not bank.blocks or bank.takes(size) > SIZE
+        return
+    largest = max(block.per_bank for block in bank.blocks)
+    assert largest in [block.per_bank for block in room.blocks]
+    after = freed(lists, bank.kind, room.blocks)
+    assert after.statistics().largest >= room.gap >= bank.takes(size)
+    # One by itself is preferred, if it is enough.
+    alone = max(bank.blocks, key=lambda block: block.per_bank)
+    if freed(lists, bank.kind, (alone,)).statistics().largest >= bank.takes(size) > bank.largest:
+        assert room.blocks == (alone,)
+
+
+@LAW
 @given(banks(), st.data())
 def test_what_is_the_runtimes_own_stays_if_it_can(both: tuple[FreeList, Bank], data: st.DataObject) -> None:
     lists, bank = both

@@ -104,12 +104,12 @@ def test_who_could_hold_one(folder: Path, state: str, flags: int, threads: int, 
         (process / "fd/3").write_bytes(b"")  # no link, so it cannot be read as one: as good as forbidden, for anybody
         zeros = "0 " * 30
         (process / "stat").write_text(f"{pid} (x) {state} 1 1 1 0 -1 {flags} {'0 ' * 10}{threads} 0 100 {zeros}")
-    told = "2 processes could not be looked into" if counts else None
+    told = "2 processes could not be examined" if counts else None
     assert open_files.scan([0], str(folder)) == ({52: {0}}, told)
     machine.end(51)
-    assert open_files.scan([0], str(folder)) == ({52: {0}}, "1 process could not be looked into" if counts else None)
+    assert open_files.scan([0], str(folder)) == ({52: {0}}, "1 process could not be examined" if counts else None)
     (folder / "proc/50/stat").unlink()  # as with hidepid=noaccess
-    assert open_files.scan([0], str(folder)) == ({52: {0}}, "1 process could not be looked into")
+    assert open_files.scan([0], str(folder)) == ({52: {0}}, "1 process could not be examined")
 
 
 def test_no_proc(folder: Path) -> None:
@@ -200,7 +200,7 @@ def test_as_an_ordinary_user(folder: Path) -> None:
         command = [sys.executable, "-c", look, str(folder)]
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     held = {} if os.getuid() == 0 else {mine.pid: {0}}
-    assert told == f"({held}, '1 process could not be looked into')\n"
+    assert told == f"({held}, '1 process could not be examined')\n"
 
 
 @contextmanager

@@ -43,8 +43,8 @@ from ttmem.server import metrics
 from ttmem.server.daemon import Options, Server
 from ttmem.show import breakdown_table as breakdown_table
 from ttmem.show import doctor_text as doctor
+from ttmem.show import dump_text, import_text, peaks_text
 from ttmem.show import explain_text as explain
-from ttmem.show import import_text, peaks_text
 from ttmem.show import l1_text as l1view
 from ttmem.show import reports_text as reports
 from ttmem.show import smi_csv as csv
@@ -129,7 +129,8 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "smi of one chip": (lambda: world(1).snapshot, lambda found, style: smi.render(found, style, in_full=True)),
     "smi without a server": (lambda: world(0).snapshot, lambda found, style: smi.render(found, style)),
     "csv": (lambda: world(4).snapshot, lambda found, style: csv.rows(found).replace("\r\n", "\n")),
-    "dump": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
+    "dump": (lambda: _dump("all"), lambda found, style: dump_text.render(found, world(1).snapshot, style, 10)),
+    "dump of the proof of concept": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
     "kernels": (lambda: _dump("kernels"), lambda found, style: kernels_text(found, NOW)),
     "leaks": (lambda: world(1).get("/leaks?older=1"), lambda found, style: leaks_text(found)),
     "l1": (
@@ -141,7 +142,7 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     **{
         f"breakdown by {by}": (
             partial(_breakdown, by),
-            lambda found, style: breakdown_table.render(found),
+            breakdown_table.render,
         )
         for by in breakdown_table.WORDS
     },
@@ -214,7 +215,7 @@ def test_doctor_wheel(verbose: bool) -> None:
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program"])
 def test_summary_of_a_run(code: int, by: str) -> None:
     for report in _reports(code):
-        assert_printable(summary(report, by), by)  # type: ignore[arg-type]
+        assert_printable(summary(report, Style(), by), by)  # type: ignore[arg-type]
 
 
 def _reports(code: int) -> Iterator[Any]:

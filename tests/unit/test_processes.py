@@ -308,6 +308,43 @@ def test_the_filter(text: str, pids: list[str]) -> None:
     assert len(screen.pids()) == 5
 
 
+def test_the_filter_by_user() -> None:
+    users = [
+        process(1, dram=3, user="ann"),
+        process(2, dram=2, user="annika"),
+        process(3, dram=1, user=None, user_id=7),
+    ]
+    screen = Screen(picture_of(*users))
+    screen.press("slash", *["colon" if key == ":" else key for key in "user:ann"], "enter")
+    assert screen.pids() == ["1"], "not everybody whose name begins so"
+    screen.press("u")
+    assert screen.pids() == ["1", "2", "3"], "u removes the filter"
+    screen.press("down", "u")
+    assert screen.pids() == ["2"]
+    assert "1 match 'user:annika'" in screen.rows()[0]
+    screen.press("escape", "end", "u")
+    assert screen.pids() == ["3"], "without a name, by the number"
+    screen.press("escape")
+    screen.take(picture_of(process(4, user=None)))
+    screen.rows()
+    screen.press("u")
+    assert screen.model.message == "the user of this process is not known"
+    assert screen.pids() == ["4"]
+
+
+def test_cpu_and_ram_of_the_host() -> None:
+    some = [process(1, dram=3, rss=GIB, cpu_percent=99.6), process(2, dram=2, rss=3 * GIB, cpu_percent=0.2), process(3)]
+    screen = Screen(picture_of(*some), Size(120, 38))
+    head, *rows = screen.rows()[1:5]
+    assert "CPU  HOST RAM" in head
+    x = head.index("HOST RAM")
+    assert [row[x - 10 : x + 8].split() for row in rows] == [["100%", "1.0G"], ["<1%", "3.0G"], ["-", "-"]]
+    assert screen.view.click(x + 2, 1, screen.model)
+    assert (screen.view.sort, screen.pids()) == ("rss", ["2", "1", "3"]), "by a click, as by the key"
+    assert "uses 3.0 GiB of host RAM and 0% of a core" in "".join(screen.rows())
+    assert "HOST" not in Screen(picture_of(process(3))).rows()[1], "a column needs something to show"
+
+
 def test_a_filter_that_nothing_matches() -> None:
     screen = three()
     rows = screen.press("slash", "z", "z", "z")

@@ -219,7 +219,7 @@ def test_chips_in_lock_step_are_as_good_as_one() -> None:
     server.tells(1, taken(Kind.L1, 32, 1, address=1 << 20))
     assert tracked(server.snapshot) == (
         {},
-        "the server tracks chips with different amounts, and a report does not say which it is of",
+        "the server tracks chips with different amounts, and a report does not name its chip",
     )
 
 
@@ -227,7 +227,7 @@ def test_one_report_cannot_be_of_two_processes(folder: Path) -> None:
     server = Server().tells(1, opened(0), taken(Kind.L1, 32768)).tells(2, opened(0), taken(Kind.L1, 32768))
     assert tracked(server.snapshot)[0] == {}
     assert shown(folder, server.snapshot).endswith(
-        "Completeness is not known: several processes hold memory of one chip, and a report does not say whose it is."
+        "Completeness is not known: several processes hold memory of one chip, and a report does not name its process."
     )
 
 

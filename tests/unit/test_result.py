@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,11 +38,17 @@ from ttmem.run import session as collect
 from ttmem.run.launch import Ended
 from ttmem.run.result import RunResult, result_of
 from ttmem.run.session import Session
-from ttmem.show.run_text import render
+from ttmem.show import run_text
+from ttmem.show.text import Style, style_of
 
 KIB = 1024
 GEOMETRY = board_geometry("n150", Arch.WORMHOLE_B0)
 PROGRAM_PARTS = {Kind.CB, Kind.DFB, Kind.SCRATCHPAD, *KERNEL_KINDS}
+
+
+def render(document: schema.Run, by: Any = "op") -> str:
+    """As `ttmem run` prints it into a pipe."""
+    return run_text.render(document, style_of(sys.stderr), by)
 
 
 class Story:
@@ -171,9 +179,12 @@ def test_the_document_has_the_figures_of_each_chip(told: Story) -> None:
 def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> None:
     document: Any = told.report().document
     assert list(document["breakdown"]) == list(BREAKDOWNS)
-    for by, rows in document["breakdown"].items():
-        assert sum(row["bytes"] for row in rows) == 120 * KIB
-        assert all(by in row for row in rows)
+    sizes = {"dram": 80 * KIB, "l1_buffers": 32 * KIB, "programs": 8 * KIB}
+    for by, pools in document["breakdown"].items():
+        assert {pool["pool"]: pool["bytes"] for pool in pools} == sizes
+        for pool in pools:
+            assert sum(row["bytes"] for row in pool["rows"]) == pool["bytes"]
+            assert all(by in row for row in pool["rows"])
     assert round(document["peak_time"] - document["started"], 1) == 2.5
     assert round(document["ended"] - document["started"], 3) == round(document["duration_s"], 3)
 
@@ -181,7 +192,7 @@ def test_the_peak_is_broken_down_in_every_way_that_can_be_shown(told: Story) -> 
 @pytest.mark.parametrize("by", BREAKDOWNS)
 def test_the_text_of_a_document_that_was_written_and_read(told: Story, by: str) -> None:
     document = told.report().document
-    assert render(json.loads(json.dumps(document)), by) == render(document, by)  # type: ignore[arg-type]
+    assert render(json.loads(json.dumps(document)), by) == render(document, by)
 
 
 def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +206,7 @@ def test_the_accounts_of_the_past_are_folded_once(told: Story, monkeypatch: pyte
     monkeypatch.setattr(result, "account_of", counting)
     report = told.report()
     for by in BREAKDOWNS:
-        render(report.document, by)  # type: ignore[arg-type]
+        render(report.document, by)
     assert len(folded) == 2, "the peak and the end"
 
 
@@ -215,7 +226,7 @@ def test_the_summary(told: Story) -> None:
         "ttmem run: exit 0 after 10.0 s; 0 records, none lost; not audited",
         "",
         "chip 4711  n150",
-        "                                peak  at the end",
+        "  over all cores, banks         peak  at the end",
         "  DRAM buffers              80.0 KiB    16.0 KiB",
         "  L1 buffers                32.0 KiB         0 B",
         "  L1_SMALL buffers           1.0 KiB     1.0 KiB",
@@ -229,20 +240,51 @@ def test_the_summary(told: Story) -> None:
         "  at the peak of L1 buffers, 32.0 KiB after 2.50 s, the largest were:",
         "      32.0 KiB  L1 buffer        0x2000     ttnn.relu",
         "",
-        "all that was live at the peak of the buffers, 120.0 KiB after 2.50 s, by operation:",
-        "    64.0 KiB       1 x  ttnn.zeros   dram 64.0 KiB",
-        "    32.0 KiB       1 x  ttnn.relu   l1 32.0 KiB",
-        "    16.0 KiB       1 x  no ttnn operation   dram 16.0 KiB",
-        "     8.0 KiB       1 x  ttnn.add   cb 8.0 KiB",
+        "what was live at the peak of the buffers, after 2.50 s, by operation:",
+        "  DRAM: 80.0 KiB in 2 allocations",
+        "        SIZE  COUNT  OPERATION",
+        "    64.0 KiB      1  ttnn.zeros",
+        "    16.0 KiB      1  no ttnn operation",
+        "",
+        "  L1 buffers: 32.0 KiB in 1 allocation, sum over all cores",
+        "        SIZE  COUNT  OPERATION",
+        "    32.0 KiB      1  ttnn.relu",
+        "",
+        "  cached programs, which take turns: 8.0 KiB in 1 allocation, sum over all cores",
+        "        SIZE  COUNT  OPERATION",
+        "     8.0 KiB      1  ttnn.add",
         "",
         "left at the end: 29.0 KiB in 4 allocations",
-        "  tensors: 16.0 KiB in 1 buffer that nobody freed, largest:",
+        "  tensors: 16.0 KiB in 1 buffer, never freed; largest:",
         "      16.0 KiB  DRAM buffer      0x8000",
-        "  program cache: 12.0 KiB in 2 allocations; clear_program_cache() gives them back",
-        "  program cache, likely: 1.0 KiB in 1 allocation; clear_program_cache() gives them back",
+        "  program cache: 12.0 KiB in 2 allocations; clear_program_cache() frees them",
+        "  program cache, likely: 1.0 KiB in 1 allocation; clear_program_cache() frees them",
         "",
         "Anomalies: none",
     ]
+
+
+def test_the_summary_in_colour(story: Story) -> None:
+    """Headings are bold; pools that are nearly full, leaks and failed allocations stand out. Nothing else changes."""
+    source = story.process(1)
+    assert GEOMETRY is not None
+    for kind, address, size, taken in (
+        (Kind.DRAM, 0x1000, 64 * KIB, int(0.8 * GEOMETRY.dram_capacity)),
+        (Kind.L1, 0x2000, 32 * KIB, int(0.99 * GEOMETRY.cores * (GEOMETRY.l1_size - GEOMETRY.l1_base))),
+    ):
+        story.tell(source, 1, Allocated(0, kind, address, size, extra=Extra(taken, tag="\x1b[2Jevil")))
+    story.tell(source, 2, refused(500_000))
+    story.ends(source)
+    document = story.report(1).document
+    shown = run_text.render(document, Style(colour=True))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == run_text.render(document, Style())
+    assert "\x1b" not in run_text.render(document, Style())
+    for start in (
+        "\x1b[1mttmem run: exit 1", "\x1b[1mchip 4711", "\x1b[33m  DRAM taken", "\x1b[31m  L1 taken by buffers",
+        "\x1b[1mleft at the end:", "\x1b[33m  tensors:", "\x1b[31mout of memory: ", "\x1b[33mheld by",
+    ):  # fmt: skip
+        assert f"\n{start}" in shown, start
+    assert "\n  \x1b[1mpossible fixes" in shown
 
 
 def test_many_tensors_are_cut_short(story: Story) -> None:
@@ -250,7 +292,7 @@ def test_many_tensors_are_cut_short(story: Story) -> None:
     story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, number) for number in range(1, 9)))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    at = lines.index("  tensors: 36.0 KiB in 8 buffers that nobody freed, largest:")
+    at = lines.index("  tensors: 36.0 KiB in 8 buffers, never freed; largest:")
     assert [line.split()[0] for line in lines[at + 1 : at + 6]] == ["8.0", "7.0", "6.0", "5.0", "4.0"]
     assert lines[at + 6] == "    and 3 more, 6.0 KiB"
 
@@ -261,7 +303,7 @@ def test_what_leaks_in_a_loop_is_one_line(story: Story) -> None:
     story.tell(source, 2, buffer(Kind.DRAM, 0xA00000, 9, "ttnn.zeros"))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    at = lines.index("  tensors: 1009.0 KiB in 501 buffers that nobody freed, largest:")
+    at = lines.index("  tensors: 1009.0 KiB in 501 buffers, never freed; largest:")
     assert lines[at + 1 : at + 4] == [
         "    1000.0 KiB  DRAM buffer      500 x      ttnn.add",
         "       9.0 KiB  DRAM buffer      0xa00000   ttnn.zeros",
@@ -347,8 +389,10 @@ def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> N
     lines = render(story.report().document).splitlines()
     assert lines[3].startswith("32 chips n150, the same on each: 4710, 4711, ")
     assert sum(line.lstrip().startswith("DRAM buffers ") for line in lines) == 1
-    assert "all that was live on 32 chips at the peak of the buffers, 3.0 MiB after 2.00 s, by operation:" in lines
-    at = lines.index("  tensors: 3.0 MiB in 64 buffers that nobody freed, largest:")
+    assert "what was live at the peak of the buffers, after 2.00 s, by operation:" in lines
+    at = lines.index("  DRAM: 3.0 MiB in 64 allocations, sum over 32 chips")
+    assert lines[at + 2].split() == ["2.0", "MiB", "32", "32", "ttnn.ones"]
+    at = lines.index("  tensors: 3.0 MiB in 64 buffers, never freed; largest:")
     assert lines[at + 1 : at + 3] == [
         "      64.0 KiB  DRAM buffer      0x1000     ttnn.ones  on each of 32 chips",
         "      32.0 KiB  DRAM buffer      0x9000     ttnn.add  on each of 32 chips",
@@ -370,8 +414,8 @@ def test_the_routers_of_a_mesh_do_not_keep_its_chips_apart(story: Story) -> None
         "  fabric kernels             9.0 KiB     9.0 KiB   on the chip with most, 6.0 KiB on the one with least"
         in lines
     )
-    (row,) = [line for line in lines if "fabric_kernel" in line]
-    assert row.split("x  ")[1].startswith("no ttnn operation ")
+    at = lines.index("  the runtime's own: 30.0 KiB in 4 allocations, sum over all cores of 4 chips")
+    assert lines[at + 2].split() == ["30.0", "KiB", "4", "4", "no", "ttnn", "operation"]
 
 
 def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
@@ -400,9 +444,9 @@ def test_a_group_too_wide_for_the_terminal(story: Story, monkeypatch: pytest.Mon
     kinds = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
     story.tell(source, 1, *(buffer(kind, 0x1000 * (kind + 1), 1, "ttnn.conv2d") for kind in kinds))
     lines = render(story.report().document).splitlines()
-    at = lines.index("     3.0 KiB       3 x  ttnn.conv2d")
-    assert lines[at + 1].strip().startswith("dram 1.0 KiB, l1 1.0 KiB,")
-    assert len(lines[at + 1]) <= 60
+    at = lines.index("  L1 buffers: 2.0 KiB in 2 allocations, sum over all cores")
+    assert lines[at + 2].split()[:5] == ["2.0", "KiB", "2", "ttnn.conv2d", "l1"]
+    assert max(map(len, lines[at:])) <= 60
     assert "  DRAM taken                 2.0 KiB         0 B   peak is under 0.0001 % of 12.0 GiB" in lines
 
 
@@ -432,7 +476,7 @@ def test_what_is_thrown_for_other_reasons_is_no_refusal(story: Story, full: Sour
     story.tell(full, 2, other, refused(500_000), other)
     report = story.report()
     assert (report.document["failed"], len(report.document["failures"])) == (1, 1)
-    assert "An allocation failed once, and the command went on; --json has why. out of memory: " in render(
+    assert "An allocation failed once, and the command continued; --json explains it. out of memory: " in render(
         report.document
     )
 
@@ -445,7 +489,7 @@ def test_the_last_of_many_refusals_is_looked_at_like_the_first(
     report = story.report(1)
     verdict = report.document["failures"][-1]["verdict"]
     assert (verdict["operation"], verdict["line"], verdict["held"]) == ("ttnn.zeros", "model.py:7 forward", 1)
-    assert "  refused before that: 249 times; --json has the last 99" in render(report.document)
+    assert "  allocations failed before that: 249 times; --json has the last 99" in render(report.document)
 
 
 def test_of_a_refusal_that_was_not_looked_at_it_is_said(
@@ -457,4 +501,4 @@ def test_of_a_refusal_that_was_not_looked_at_it_is_said(
     verdict = report.document["failures"][-1]["verdict"]
     assert (verdict["operation"], verdict["line"]) == ("ttnn.zeros", "model.py:7 forward")
     assert verdict["unknown"] == [collect.NOT_LOOKED_AT]
-    assert "under `ttmem run` the account does" not in render(report.document)
+    assert "`ttmem run` lists it" not in render(report.document)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttmem.analyze.sizing import Figures, advise
-from ttmem.analyze.verdicts import AT_LEAST, EXACT
+from ttmem.analyze.verdict_types import AT_LEAST, EXACT
 from ttmem.sim.free_list import FreeList
 
 LAW = settings(max_examples=100)
@@ -66,15 +66,15 @@ def test_every_line() -> None:
         ("fragmentation", None, EXACT),
     ]
     assert "50 %" in lines[1].text
-    assert "85 %) taken by the largest of 7 programs, ttnn.conv2d" in lines[2].text
-    assert "0 B at the least between a program and the lowest L1 buffer: ttnn.matmul, below kv_cache" in lines[3].text
-    assert lines[4].text.endswith("at a request: 1000 B free, the largest piece 250 B (75 % fragmented)")
+    assert "of 69 KiB per core (85 %) used by the largest of 7 programs, ttnn.conv2d" in lines[2].text
+    assert "least 0 B per core between a program and the lowest L1 buffer: ttnn.matmul, below kv_cache" in lines[3].text
+    assert lines[4].text.endswith("1000 B per bank free, the largest piece 250 B (75 % fragmented)")
 
 
 def test_what_was_not_looked_at_each_time_says_so() -> None:
     (line,) = advise({"gaps": {"DRAM": {"free": 1000, "largest": 250, "exact": False}}})
     assert line.basis == AT_LEAST
-    assert line.text.endswith("(75 % fragmented; with so many buffers it was not looked at each time)")
+    assert line.text.endswith("(75 % fragmented; with so many buffers, not every request was checked)")
 
 
 def test_regions_that_were_too_small() -> None:
@@ -85,7 +85,7 @@ def test_regions_that_were_too_small() -> None:
     }  # fmt: skip
     lines = advise(figures)
     assert [(line.what, line.value) for line in lines] == [("l1_small_size", None), ("trace_region_size", None)]
-    assert all(line.text.endswith("used at most, and more was asked for: too small") for line in lines)
+    assert all(line.text.endswith("used, and a request for more failed: too small") for line in lines)
 
 
 def test_regions_that_nobody_used() -> None:

@@ -156,7 +156,7 @@ def test_a_driver_without_chips(folder: Path, look_at: Look) -> None:
     assert found == {
         "driver": {"version": "2.9.1", "loaded": True},
         "state": "ok",
-        "why": "the driver is loaded, but knows no chip",
+        "why": "the driver is loaded, but lists no chip",
         "chips": [],
     }
 

@@ -87,15 +87,15 @@ def test_colours_of_heat(degrees: float, style: set[str]) -> None:
 def test_what_is_wrong_is_said_in_words() -> None:
     odd = chip(state="off the bus", age_s=12.0, temperature_c=50.0)
     text = "\n".join(shown(model_of(snapshot(odd))))
-    assert "Chip 0: off the bus: it answers with all ones" in text
+    assert "Chip 0: off the bus: reads return only ones" in text
     assert styles_of(model_of(snapshot(odd)), "50 °C") == {"dim"}, "what was read before is not of now"
     assert styles_of(model_of(snapshot(odd)), "12.0 s") == {"warn"}
     raw = chip(implausible={"temperature_c": 65535})
     text = "\n".join(shown(model_of(snapshot(raw))))
-    assert "Chip 0: read and not believed: temperature_c 65535" in text
-    assert re.search(r"temperature +not believed", text)
+    assert "Chip 0: read, but implausible: temperature_c 65535" in text
+    assert re.search(r"temperature +implausible", text)
     dead = model_of(snapshot(chip(alive=False)))
-    assert re.search(r"firmware moves +NO", "\n".join(shown(dead)))
+    assert re.search(r"firmware running +NO", "\n".join(shown(dead)))
     assert styles_of(dead, "NO") == {"bad"}
 
 

@@ -73,8 +73,8 @@ def test_chips_behind_others_only_if_nobody_holds_any(monkeypatch: pytest.Monkey
     task, said = asked_for(monkeypatch, chips, [holder(7, 1)])
     assert task == {"local": [FIRST], "behind": []}
     assert said["why"] == (
-        "left alone, because a process holds them: 1 of 2 chips; "
-        "left alone, because a process holds another: chips behind others"
+        "not read, because a process holds them: 1 of 2 chips; "
+        "not read, because a process holds another chip: remote chips"
     )
     anyway = asked_for(monkeypatch, chips, [holder(7, 1)], anyway=True, sure=False)
     assert anyway[0] == {"local": [FIRST, SECOND], "behind": [FIRST, SECOND]}
@@ -92,7 +92,7 @@ def test_a_chip_in_trouble_is_left_alone(monkeypatch: pytest.MonkeyPatch, state:
     ill["telemetry"]["state"] = state
     task, said = asked_for(monkeypatch, [driver_chip(0), ill], [], anyway=True)
     assert task["local"] == [FIRST]
-    assert "trouble with them: 1 of 2" in not_none(said["why"])
+    assert "problems with them: 1 of 2" in not_none(said["why"])
 
 
 def test_the_library_is_never_loaded_here() -> None:

@@ -299,7 +299,7 @@ def test_the_summary_of_a_run(story: Story, share: float | None, beside: str) ->
     story.collector.rings._completeness = [share] if share is not None else []
     story.ends(source)
     report = story.report()
-    lines = render_run(report.document).splitlines()
+    lines = render_run(report.document, Style()).splitlines()
     assert lines[1].endswith(f"; {beside}uncertain: replaced 143, failures 1")
     assert "left at the end: nothing (uncertain: replaced 143, failures 1)" in lines
     assert "100 %" not in "\n".join(lines)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ttmem.model.units import complete, human, parse
+from ttmem.model.units import complete, exact, human, parse, short
 
 LAW = settings(max_examples=60)
 K, M, G, T, P = 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50
@@ -34,6 +34,24 @@ K, M, G, T, P = 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50
 )
 def test_human(size: int | None, text: str) -> None:
     assert human(size) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "in_short", "in_full"),
+    [
+        (0, "0 B", "0 B"),
+        (1023, "1023 B", "1023 B"),
+        (K, "1 KiB", "1 KiB"),
+        (K + 1, "1.0 KiB", "1.0 KiB (1,025 B)"),
+        (79_200, "77.3 KiB", "77.3 KiB (79,200 B)"),
+        (M - 1, "1.0 MiB", "1.0 MiB (1,048,575 B)"),
+        (512 * M, "512 MiB", "512 MiB"),
+        (3 * M // 2, "1.5 MiB", "1.5 MiB"),
+        (-2048, "-2 KiB", "-2 KiB"),
+    ],
+)
+def test_short_and_exact(size: int, in_short: str, in_full: str) -> None:
+    assert (short(size), exact(size)) == (in_short, in_full)
 
 
 def test_unknown_can_be_worded() -> None:

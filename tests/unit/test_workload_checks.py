@@ -71,7 +71,7 @@ def test_a_program_without_the_agent(folder: Path) -> None:
     user(machines.n150(folder), METAL)
     said = only(look(workload.untracked, folder))
     assert said.level == "warning"
-    assert "without the agent, and nobody reports for it: pid 4711 (python)" in said.found
+    assert "not tracked, without an agent and without a client: pid 4711 (python)" in said.found
     assert "ttmem run" in (said.todo or "")
 
 
@@ -80,7 +80,7 @@ def test_a_program_on_a_mock_device_holds_no_chip_and_is_found(folder: Path) -> 
     path = machine.shm_file(880001, content(slot(4711, 4096)))
     machine.process(4711, maps=mapped(METAL) + mapping(path))
     assert (
-        "without the agent, and nobody reports for it: pid 4711 (python)"
+        "not tracked, without an agent and without a client: pid 4711 (python)"
         in only(look(workload.untracked, folder)).found
     )
 
@@ -89,7 +89,7 @@ def test_a_program_on_a_mock_device_holds_no_chip_and_is_found(folder: Path) -> 
 def test_a_program_with_the_agent(folder: Path, sign: str) -> None:
     user(machines.n150(folder), METAL, sign)
     said = only(look(workload.untracked, folder))
-    assert (said.level, said.found) == ("ok", "1 process has the agent, and there is no server")
+    assert (said.level, said.found) == ("ok", "1 process has the agent, but there is no server")
 
 
 def test_a_program_that_may_not_be_looked_into(folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_program_that_hangs_is_not_waited_for(folder: Path) -> None:
     laid_out.process(4712, holds=[0])
     stuck, bare = look(workload.untracked, folder)
     assert (stuck.level, bare.level) == ("unknown", "warning")
-    assert "pid 4711 (python) cannot be looked into: its memory is locked" in stuck.found
+    assert "pid 4711 (python) cannot be examined: its memory is locked" in stuck.found
     assert "pid 4712" in bare.found
     with (process / "maps").open("wb"):
         pass  # lets go of who waits there
@@ -143,7 +143,7 @@ def test_a_patched_program_that_was_started_without_it(folder: Path) -> None:
     user(machines.n150(folder), metal=b"code " + ENABLED.encode() + b"\0 more code")
     said = only(look(workload.tracking_variable, folder))
     assert said.level == "warning"
-    assert "set later, it is too late" in said.found
+    assert "setting it later has no effect" in said.found
 
 
 def test_many_processes_of_one_kind_are_one_finding(folder: Path) -> None:
@@ -206,7 +206,7 @@ def test_the_agent_loads(folder: Path) -> None:
 
 def test_an_agent_tried_with_what_is_no_interpreter(folder: Path) -> None:
     said = only(look(agent.agent, folder, python="/bin/true"))
-    assert (said.level, "/bin/true is no interpreter" in said.found) == ("unknown", True)
+    assert (said.level, "/bin/true is not a Python interpreter" in said.found) == ("unknown", True)
 
 
 def test_no_agent(folder: Path) -> None:
@@ -248,7 +248,7 @@ def test_an_agent_of_another_version(folder: Path) -> None:
     path = compiled(folder, 'const char* ttmem_agent_version(void) { return "0.0.9"; }')
     lacking, loaded = look(agent.agent, folder, {VARIABLE: path})
     assert (lacking.level, loaded.level) == ("warning", "warning")
-    assert "does not stand in for" in lacking.found
+    assert "does not replace" in lacking.found
     assert "ttmem 0.0.9" in loaded.found
 
 

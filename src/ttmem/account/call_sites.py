@@ -1,30 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What made an allocation: the operation, the Python stack, and the user's own line in it."""
+"""What made an allocation: the operation and the Python stack."""
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-
 from ttmem.account.allocations import Allocation, Part
 from ttmem.model.kinds import KERNEL_KINDS
-
-# ttnn itself, installed or in a checkout of tt-metal; whose line called it is what people want to know.
-_NOT_THEIRS = re.compile(r"(?:^|/)(?:site|dist)-packages/ttnn/|/ttnn/ttnn/|^<frozen ")
-_KEPT_STACKS = 65_536
-
-
-@lru_cache(maxsize=_KEPT_STACKS)  # few stacks, many allocations
-def line_of(stack: str | None) -> str | None:
-    """The innermost frame that is not ttnn's own; if all are, the innermost.
-
-    >>> line_of("site-packages/ttnn/decorators.py:7 call\\nllama/model.py:42 forward\\nllama/main.py:3 main")
-    'llama/model.py:42 forward'
-    """
-    if not stack:
-        return None
-    frames = stack.split("\n")
-    return next((frame for frame in frames if not _NOT_THEIRS.search(frame)), frames[0])
 
 
 def operation_of(allocation: Allocation) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the native agent is: the shared library that `ttmem run` loads into a process that uses ttnn."""
+"""Finds the native agent: the shared library that `ttmem run` loads into a process that uses ttnn."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ VARIABLE = "TTMEM_AGENT_LIBRARY"
 
 
 class AgentMissing(Exception):
-    """This ttmem has no native agent; the text says what to do about it."""
+    """This ttmem has no native agent; the message says what to do."""
 
 
 def library(env: Mapping[str, str] = os.environ) -> Path | None:
-    """The agent's shared library, or None; then `missing_reason` says why.
+    """The agent's shared library, or None; then `missing_reason` has the reason.
 
-    TTMEM_AGENT_LIBRARY names another one. If that is no file there is no agent: the packaged one was not asked for.
+    TTMEM_AGENT_LIBRARY names another library. If that file does not exist there is no agent: the packaged library is
+    not used instead.
     """
     chosen = env.get(VARIABLE)
-    # Not beside __file__: in an editable install the sources are in src/ and what was compiled is in site-packages.
+    # Not next to __file__: an editable install has the sources in src/ and the compiled library in site-packages.
     path = Path(chosen).absolute() if chosen else Path(str(files("ttmem") / "agent" / NAME))
     return path if path.is_file() else None
 
 
 def missing_reason(env: Mapping[str, str] = os.environ) -> str | None:
-    """Why `library` has nothing to give, as a sentence for a user; None if it has."""
+    """Why `library` returns None, as a sentence for the user; None if there is an agent."""
     if library(env) is not None:
         return None
     if env.get(VARIABLE):

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live allocations summed by what made them: operation, line of Python, stack, shape, program or kind."""
+"""Live allocations of each pool, summed by what made them: operation, line of Python, stack, shape, program or kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Final, cast
 
 from ttmem.account.allocations import Allocation, Part
-from ttmem.account.call_sites import line_of, operation_of, stack_of
+from ttmem.account.call_sites import operation_of, stack_of
 from ttmem.account.entities import Chip
 from ttmem.account.live_set import counted_chips
-from ttmem.model.kinds import KINDS
+from ttmem.model.kinds import BREAKDOWN_POOL_OF, KINDS, BreakdownPool
+from ttmem.model.stack_frames import line_of
 
 if TYPE_CHECKING:
     from ttmem.model import schema
 
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 SCHEMA: Final = "ttmem.breakdown/1"
-MOST_ROWS = 100_000  # further keys share the row without a key
+MOST_ROWS = 100_000  # of a pool; further keys share the row without a key
 
 
 def _program(allocation: Allocation) -> str | None:
@@ -35,31 +36,60 @@ KEYS: dict[str, Callable[[Allocation], str | None]] = {
     "program": _program,
     "kind": lambda allocation: allocation.kind.label,
 }
-_OPEN = ("kind",)  # nobody's secret
+_OPEN = ("kind",)  # anybody may see it
+
+
+def has_key(by: str, value: str, may_see: Viewer) -> Callable[[Allocation], bool]:
+    """A test for the allocations of one row of a breakdown; an empty value stands for the row without a key."""
+    key_of, wanted = KEYS[by], value or None
+
+    def matches(allocation: Allocation) -> bool:
+        visible = by in _OPEN or may_see(allocation.holding.source.process.info.user_id)
+        return (key_of(allocation) if visible else None) == wanted
+
+    return matches
+
+
+def contains(text: str, may_see: Viewer) -> Callable[[Allocation], bool]:
+    """A test for allocations whose tag, operation, line or shape contains a text, in upper or lower case."""
+    wanted = text.lower()
+
+    def matches(allocation: Allocation) -> bool:
+        extra = allocation.extra
+        tag, shape = (extra.tag, extra.shape) if extra is not None else (None, None)
+        words = (tag, shape, operation_of(allocation), line_of(stack_of(allocation)))
+        found = any(word is not None and wanted in word.lower() for word in words)
+        return found and may_see(allocation.holding.source.process.info.user_id)
+
+    return matches
 
 
 class Breakdown:
-    """Takes allocations one by one, so that a server with a million of them can do it in slices."""
+    """Takes allocations one by one, so that a server with a million of them can do it in slices.
+
+    Sizes of different pools are never added up.
+    """
 
     def __init__(self, by: str, may_see: Viewer = lambda user_id: True) -> None:
         self._by = by
         self._key = KEYS[by]
         self._may_see = may_see
-        self._rows: dict[str | None, _Row] = {}
+        self._pools: list[dict[str | None, _Row]] = [{} for _ in BreakdownPool]
         self._seen: dict[int | None, bool] = {}
 
     def add(self, allocation: Allocation, among: Container[Chip] | None = None) -> None:
         """An allocation, with what it has on each chip on which it counts; only on those ``among`` these, if given."""
         counted = counted_chips(allocation)
-        chips = len(counted) if among is None else sum(chip in among for chip in counted)
+        chips = counted if among is None else tuple(chip for chip in counted if chip in among)
         if not chips:
             return
         key = self._key(allocation) if self._by in _OPEN or self._visible(allocation) else None
-        if key not in self._rows:
-            if len(self._rows) >= MOST_ROWS:
+        rows = self._pools[BREAKDOWN_POOL_OF[allocation.kind]]
+        if key not in rows:
+            if len(rows) >= MOST_ROWS:
                 key = None
-            self._rows.setdefault(key, _Row())
-        self._rows[key].add(allocation, chips)
+            rows.setdefault(key, _Row())
+        rows[key].add(allocation, chips)
 
     def _visible(self, allocation: Allocation) -> bool:
         user_id = allocation.holding.source.process.info.user_id
@@ -70,46 +100,69 @@ class Breakdown:
 
     def document(self, limit: int | None = None) -> schema.Breakdown:
         """The answer of GET /breakdown."""
-        return {
-            "schema": SCHEMA,
-            "by": self._by,
-            "rows": self.rows(limit),
-            "count": len(self._rows),
-            "bytes": sum(row.bytes for row in self._rows.values()),
-        }
+        return {"schema": SCHEMA, "by": self._by, "pools": self.pools(limit)}
 
-    def rows(self, limit: int | None = None) -> list[schema.BreakdownRow]:
-        """The largest first. A key of None is all that has none, or whose key may not be seen."""
-        order = sorted(self._rows.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
-        return [row.json(self._by, key) for key, row in order[:limit]]
+    def pools(self, limit: int | None = None) -> list[schema.BreakdownPoolRow]:
+        """Each pool that has allocations, with at most so many rows, the largest first.
+
+        A key of None is all that has none, or whose key may not be seen.
+        """
+        found: list[schema.BreakdownPoolRow] = []
+        for pool, rows in zip(BreakdownPool, self._pools):
+            if rows:
+                order = sorted(rows.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
+                listed = [row.json(self._by, key) for key, row in order[:limit]]
+                total = _total(rows.values())
+                found.append({"pool": pool.label, **total.sums(), "groups": len(rows), "rows": listed})
+        return found
 
 
 class _Row:
-    __slots__ = ("bytes", "count", "kinds", "largest", "reserved", "unknown")
+    __slots__ = ("bytes", "chips", "count", "kinds", "largest", "reserved", "unknown")
 
     def __init__(self) -> None:
         self.count = self.bytes = self.reserved = self.unknown = self.largest = 0
         self.kinds = [0] * len(KINDS)
+        self.chips: set[str] = set()
 
-    def add(self, allocation: Allocation, chips: int) -> None:
-        """An allocation on so many chips; it has its size on each of them."""
+    def add(self, allocation: Allocation, chips: tuple[Chip, ...]) -> None:
+        """Add an allocation, with its size on each of these chips."""
         size, taken = allocation.counted, allocation.taken
-        self.count += chips
-        self.bytes += size * chips
-        self.kinds[allocation.kind] += size * chips
+        self.count += len(chips)
+        self.bytes += size * len(chips)
+        self.kinds[allocation.kind] += size * len(chips)
+        self.chips.update(chip.id for chip in chips)
         if size > self.largest:
             self.largest = size
         if taken is None:
-            self.unknown += size * chips
+            self.unknown += size * len(chips)
         else:
-            self.reserved += taken * chips
+            self.reserved += taken * len(chips)
 
-    def json(self, by: str, key: str | None) -> schema.BreakdownRow:
-        amounts: schema.BreakdownAmounts = {
+    def sums(self) -> schema.BreakdownSum:
+        return {
             "count": self.count,
             "bytes": self.bytes,
             "reserved": self.reserved if not self.unknown else None,
+            "chips": len(self.chips),
+        }
+
+    def json(self, by: str, key: str | None) -> schema.BreakdownRow:
+        amounts: schema.BreakdownAmounts = {
+            **self.sums(),
             "largest": self.largest,
             "kinds": {kind.label: size for kind, size in zip(KINDS, self.kinds) if size},
         }
         return cast("schema.BreakdownRow", {by: key, **amounts})
+
+
+def _total(rows: Iterable[_Row]) -> _Row:
+    """All rows of a pool in one."""
+    total = _Row()
+    for row in rows:
+        total.count += row.count
+        total.bytes += row.bytes
+        total.reserved += row.reserved
+        total.unknown += row.unknown
+        total.chips |= row.chips
+    return total

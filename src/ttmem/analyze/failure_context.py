@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process
 from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.process_layout import layout_of
-from ttmem.analyze.verdicts import Verdict, verdict_on
+from ttmem.analyze.verdict_types import Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.model.events import Failed
+from ttmem.model.stack_frames import line_of
 
 
 def verdict_at(event: Failed, process: Process) -> Verdict | None:
@@ -23,6 +24,6 @@ def verdict_at(event: Failed, process: Process) -> Verdict | None:
     named = process.numbers.get(event.device) if event.device is not None else None
     chips = [named] if named is not None else list(dict.fromkeys(process.numbers.values()))
     layouts = [layout_of(chip, process) for chip in chips]
-    found = [verdict_on(failure, layout) for layout in layouts] or [verdict_on(failure)]
-    best = min(found, key=lambda verdict: len(verdict.unknown))
-    return best._replace(tag=event.tag, line=line_of(event.stack))
+    line = line_of(event.stack)
+    found = [verdict_on(failure, layout, event.tag, line) for layout in layouts or [None]]
+    return min(found, key=lambda verdict: len(verdict.unknown))

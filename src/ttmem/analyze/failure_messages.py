@@ -36,8 +36,17 @@ def _int(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
+# The agent keeps of a backtrace only that it has this name.
+_BACKTRACE = re.compile(r"[^\n]{0,80}\n[^\n]{0,20}backtrace:\s*\n((?:[^\n]{0,20}--- [^\n]*(?:\n|$)){1,32})")
+_GLOBAL_CIRCULAR = "GlobalCircularBuffer"
+
+
 def _out_of_memory(match: re.Match[str], text: str) -> Failure | None:
-    return _plain(match.groups())
+    failure = _plain(match.groups())
+    backtrace = _BACKTRACE.match(text, match.end(), match.start() + LONGEST_CHARACTERS)
+    if failure is None or backtrace is None or _GLOBAL_CIRCULAR not in backtrace[1]:
+        return failure
+    return failure._replace(global_circular=True)
 
 
 def _plain(groups: Sequence[str]) -> OutOfMemory | None:

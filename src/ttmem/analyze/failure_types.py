@@ -24,6 +24,7 @@ class OutOfMemory(NamedTuple):
     windows: int | None = None
     largest_window: int | None = None
     dependent: bool = False  # other allocators (sub-devices, per-core buffers) must be respected
+    global_circular: bool = False  # the backtrace shows that it is a part of a global circular buffer
 
 
 class Clash(NamedTuple):

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from ttmem.analyze.failure_messages import LONGEST_CHARACTERS, find
-from ttmem.analyze.failure_types import Failure
+from ttmem.analyze.failure_types import Failure, OutOfMemory
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _OPEN = re.compile(r"\x1b[^\n]{0,300}\Z")  # what may go on in the next piece
@@ -76,8 +76,11 @@ class LogScan:
         self._rest = text[until:] + tail
 
     def _note(self, failure: Failure, text: str, line: int) -> None:
-        before = self._found.pop(failure, None)
-        self._found[failure] = Mention(failure, text, line, 1 if before is None else before.times + 1)
+        # ttnn logs a message without its backtrace, and throws it with one.
+        key = failure._replace(global_circular=False) if isinstance(failure, OutOfMemory) else failure
+        before = self._found.pop(key, None)
+        known = before.failure if before is not None and failure == key else failure
+        self._found[key] = Mention(known, text, line, 1 if before is None else before.times + 1)
         if len(self._found) > KEPT_FAILURES:
             del self._found[next(iter(self._found))]
             self.dropped += 1

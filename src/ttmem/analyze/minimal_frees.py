@@ -28,6 +28,18 @@ def room_for(bank: Bank, per_bank: int) -> FreedSpace | None:
     None if even an empty bank is too small. Only neighbours make one gap, so every run of them is looked at: the
     shortest run that is enough from each block on.
     """
+    return _best_run(bank, per_bank, None)
+
+
+def room_with_largest(bank: Bank, per_bank: int) -> FreedSpace | None:
+    """The best way to make room that frees the largest tensor; its neighbours too, if that is not enough."""
+    tensors = [place for place, block in enumerate(bank.blocks) if block.cause is Cause.HELD]
+    largest = max(tensors, key=lambda place: bank.blocks[place].per_bank, default=None)
+    return None if largest is None else _best_run(bank, per_bank, largest)
+
+
+def _best_run(bank: Bank, per_bank: int, including: int | None) -> FreedSpace | None:
+    """The best of all runs of neighbours, or of those with the block at this place."""
     need = bank.takes(per_bank)
     if need > bank.size:
         return None
@@ -36,8 +48,8 @@ def room_for(bank: Bank, per_bank: int) -> FreedSpace | None:
     ends = [*(block.address for block in blocks[1:]), bank.end]  # where the gap above each block ends
     best: tuple[int, int, int, int] | None = None
     found: FreedSpace | None = None
-    last = 0
-    for first in range(len(blocks)):
+    last = 0 if including is None else including
+    for first in range(len(blocks) if including is None else including + 1):
         last = max(last, first)
         while last < len(blocks) and ends[last] - starts[first] < need:
             last += 1

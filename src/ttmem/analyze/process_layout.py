@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip, Process
 from ttmem.analyze.hold_reasons import Cause, cause_of
 from ttmem.l1.headroom import end_of
 from ttmem.model.address_ranges import Span, union
 from ttmem.model.geometry import Arch, Geometry
 from ttmem.model.kinds import Kind
+from ttmem.model.stack_frames import line_of
 
 BANKED = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
 _UNITS = {Arch.WORMHOLE_B0: 32}  # the others known so far have 64
@@ -33,6 +33,7 @@ class Block(NamedTuple):
     shape: str | None = None  # of the tensor in it
     line: str | None = None  # of the workload's source, if stacks were taken
     cause: Cause = Cause.HELD
+    born: int = 0  # what was made later has a higher number
 
     @property
     def end(self) -> int:
@@ -86,6 +87,14 @@ class Bank(NamedTuple):
     def without(self, gone: tuple[Block, ...]) -> Bank:
         """The bank if these were freed."""
         return self._replace(blocks=tuple(block for block in self.blocks if block not in gone))
+
+    def with_new(self, per_bank: int) -> Bank | None:
+        """The bank if such a buffer was made now; None if there is no place for it."""
+        address = self.place(per_bank)
+        if address is None:
+            return None
+        new = Block(self.kind, address, 0, self.takes(per_bank))
+        return self._replace(blocks=tuple(sorted((*self.blocks, new), key=lambda block: block.address)))
 
     def place(self, per_bank: int) -> int | None:
         """Where the allocator would put a buffer now: the first gap that is large enough, from its own side."""
@@ -194,7 +203,7 @@ def layout_of(chip: Chip, process: Process) -> ProcessLayout | None:
             blocks.append(
                 Block(allocation.kind, allocation.address, allocation.size, taken // banks[allocation.kind],
                       extra.allocator, extra.tag,
-                      extra.shape, line_of(extra.stack), cause_of(allocation))
+                      extra.shape, line_of(extra.stack), cause_of(allocation), allocation.born)
             )  # fmt: skip
         for program in holding.programs.values():
             pieces = []

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, TypedDict
 
 from ttmem.analyze.process_layout import round_up
-from ttmem.analyze.verdicts import AT_LEAST, EXACT
+from ttmem.analyze.verdict_types import AT_LEAST, EXACT
+from ttmem.model.units import exact
 
 _LEAST_FRAGMENTED_PERCENT = 1.0  # percent: less is not worth a line
 
@@ -56,20 +57,20 @@ class SizingLine(NamedTuple):
 def advise(figures: Figures) -> list[SizingLine]:
     """What to tell of a run's sizes, in a fixed order.
 
-    >>> [line.text for line in advise({"unit": 32, "l1_small_size": 32768, "l1_small_depth": 1000})]
-    ['L1_SMALL: 1000 B of 32768 B used at most; l1_small_size=1024 would have done and no less, and gives 31744 B back']
+    >>> advise({"unit": 32, "l1_small_size": 32768, "l1_small_depth": 1000})[0].text
+    'L1_SMALL: at most 1000 B of 32 KiB per core used; l1_small_size=1024 would have been exactly enough; saves 31 KiB'
     """
     found = [_small(figures), _trace(figures), _ring(figures), _headroom(figures)]
     lines = [line for line in found if line is not None]
     for kind, gaps in sorted(figures.get("gaps", {}).items()):
         part = 100 * (1 - gaps["largest"] / gaps["free"]) if gaps["free"] > 0 else 0.0
         if part >= _LEAST_FRAGMENTED_PERCENT:
-            more = "" if gaps["exact"] else "; with so many buffers it was not looked at each time"
-            lines.append(
-                SizingLine("fragmentation", f"{kind} at its most fragmented, at a request: {gaps['free']} B free, "
-                     f"the largest piece {gaps['largest']} B ({part:.0f} % fragmented{more})",
-                     basis=EXACT if gaps["exact"] else AT_LEAST)
-            )  # fmt: skip
+            more = "" if gaps["exact"] else "; with so many buffers, not every request was checked"
+            text = (
+                f"fragmentation of {kind}: at the worst request {exact(gaps['free'])} per bank free, the largest piece "
+                f"{exact(gaps['largest'])} ({part:.0f} % fragmented{more})"
+            )
+            lines.append(SizingLine("fragmentation", text, basis=EXACT if gaps["exact"] else AT_LEAST))
     return lines
 
 
@@ -79,16 +80,15 @@ def _small(figures: Figures) -> SizingLine | None:
     most = depth if depth is not None else peak
     if size is None or most is None or not size:
         return None
+    used = f"L1_SMALL: at most {exact(most)} of {exact(size)} per core used"
     if figures.get("l1_small_refused"):
-        return SizingLine(
-            "l1_small_size", f"L1_SMALL: {most} B of {size} B used at most, and more was asked for: too small"
-        )
+        return SizingLine("l1_small_size", f"{used}, and a request for more failed: too small")
     value = round_up(most, figures.get("unit", 64))
     if not most:
-        return SizingLine("l1_small_size", f"L1_SMALL: never used; l1_small_size=0 gives {size} B of L1 back", 0)
-    sure = "and no less" if depth is not None else "or a little more, if there were gaps"
-    back = f", and gives {size - value} B back" if value < size else ""
-    text = f"L1_SMALL: {most} B of {size} B used at most; l1_small_size={value} would have done {sure}{back}"
+        return SizingLine("l1_small_size", f"L1_SMALL: never used; l1_small_size=0 saves {exact(size)} per core", 0)
+    sure = "been exactly enough" if depth is not None else "been enough, or slightly more if there were gaps"
+    back = f"; saves {exact(size - value)}" if value < size else ""
+    text = f"{used}; l1_small_size={value} would have {sure}{back}"
     return SizingLine("l1_small_size", text, value, EXACT if depth is not None else AT_LEAST)
 
 
@@ -96,15 +96,14 @@ def _trace(figures: Figures) -> SizingLine | None:
     region, peak, banks = figures.get("trace_region"), figures.get("trace_peak"), figures.get("dram_banks")
     if region is None or peak is None or not region or not banks:
         return None
+    used = f"trace region: at most {exact(peak)} of {exact(region * banks)} over all banks used"
     if figures.get("trace_refused"):
-        used = f"{peak} B of {region * banks} B used at most"
-        return SizingLine("trace_region_size", f"trace region: {used}, and more was asked for: too small")
+        return SizingLine("trace_region_size", f"{used}, and a request for more failed: too small")
     if not peak:
-        text = f"trace region: never used; without trace_region_size each of {banks} banks of DRAM has {region} B more"
+        text = f"trace region: never used; trace_region_size=0 saves {exact(region)} in each of {banks} banks of DRAM"
         return SizingLine("trace_region_size", text, 0)
     share = f"{100 * peak / (region * banks):.0f} %"
-    used = f"{peak} B of {region * banks} B used at most ({share})"
-    text = f"trace region: {used}; trace_region_size={peak} or more would do"
+    text = f"{used} ({share}); trace_region_size={peak} or slightly more would have been enough"
     return SizingLine("trace_region_size", text, peak, AT_LEAST)
 
 
@@ -114,7 +113,7 @@ def _ring(figures: Figures) -> SizingLine | None:
         return None
     who, count = figures.get("ring_program"), figures.get("ring_programs")
     of = f" of {count} programs" if count else ""
-    text = f"kernel ring: {peak} B of {size} B ({100 * peak / size:.0f} %) taken by the largest{of}"
+    text = f"kernel ring: {exact(peak)} of {exact(size)} per core ({100 * peak / size:.0f} %) used by the largest{of}"
     return SizingLine("kernel_ring", f"{text}, {who}" if who else text, peak)
 
 
@@ -123,6 +122,6 @@ def _headroom(figures: Figures) -> SizingLine | None:
     if least is None:
         return None
     program, holder = figures.get("headroom_program"), figures.get("headroom_holder")
-    text = f"headroom: {least} B at the least between a program and the lowest L1 buffer"
+    text = f"headroom: at least {exact(least)} per core between a program and the lowest L1 buffer"
     who = ", ".join(filter(None, (program, f"below {holder}" if holder else None)))
     return SizingLine("headroom", f"{text}: {who}" if who else text, least)

@@ -7,8 +7,6 @@ verdict says what is not known.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ttmem.analyze import minimal_frees as blockers
 from ttmem.analyze.failure_types import (
     FIXED,
@@ -26,234 +24,63 @@ from ttmem.analyze.failure_types import (
     TraceFull,
     TraceOverlap,
 )
+from ttmem.analyze.hold_reasons import Cause
+from ttmem.analyze.out_of_memory import verdict_on_request
 from ttmem.analyze.process_layout import Bank, Block, ProcessLayout, ProgramBuffer, ProgramLayout, round_up
+from ttmem.analyze.verdict_types import (
+    AT_LEAST,
+    AT_MOST,
+    BEYOND,
+    CLASH,
+    DYNAMIC_TRACE,
+    EXACT,
+    FREE,
+    FREE_LARGEST,
+    NO_LAYOUT,
+    NOT_KNOWN,
+    OVERLAP,
+    REMAKE,
+    SHRINK,
+    SMALL_SIZE,
+    TOO_FULL,
+    TOO_LARGE,
+    TOO_SMALL,
+    TRACE_SIZE,
+    UNHEARD,
+    WORKER_SIZE,
+    Advice,
+    Verdict,
+    held_by,
+    of_something_else,
+)
 from ttmem.model.core_sets import CoreRange, mask_of
-from ttmem.model.geometry import BOARDS
 from ttmem.model.kinds import Kind
 
-_HOLDERS_SHOWN = 5
-_MOST_CORES = max(board.cores for board in BOARDS.values())  # of a chip that nobody told of
 _TRACE_STEP_BYTES = 8192  # to which tt-metal rounds the trace region of a bank
 
-# Why it failed, in one word.
-TOO_LARGE = "too large"  # for an empty bank
-TOO_FULL = "too full"  # less is free than was asked for
-FRAGMENTED = "fragmented"  # enough is free, but not in one piece
-TOO_SMALL = "region too small"  # of a size that was chosen when the device was opened
-CLASH = "clash"
-BEYOND = "beyond L1"
-OVERLAP = "overlap"
-NOT_KNOWN = "not known"
 
-# What could be done.
-FREE = "free"
-REMAKE = "make anew"
-SMALLER = "smaller"
-MORE_CORES = "more cores"
-USE_DRAM = "use DRAM"
-SHRINK = "shrink program"
-SMALL_SIZE = "l1_small_size"
-TRACE_SIZE = "trace_region_size"
-WORKER_SIZE = "worker_l1_size"
+def verdict_on(
+    failure: Failure, layout: ProcessLayout | None = None, tag: str | None = None, line: str | None = None
+) -> Verdict:
+    """The verdict on a failed allocation.
 
-# How sure a number is.
-EXACT = "exact"
-AT_LEAST = "at least"
-AT_MOST = "at most"
-
-NO_LAYOUT = "who holds the memory: a message does not tell; under `ttmem run` the account does"
-UNHEARD = "who holds the memory: a message does not tell, nor does `ttmem run`, as an operation refused by itself"
-
-
-class Advice(NamedTuple):
-    """Something that would help. What ``value`` and ``gives`` count depends on ``what``; see docs/explain.md."""
-
-    what: str
-    value: int | None = None
-    gives: int | None = None
-    basis: str = EXACT
-    blocks: tuple[Block, ...] = ()
-    addresses: tuple[int, ...] = ()  # where those would go
-    note: str | None = None
-
-
-class Verdict(NamedTuple):
-    """Bytes are those of one bank or core, but for trace regions, which are counted over all banks."""
-
-    failure: Failure
-    why: str
-    asked: int | None = None
-    there: int | None = None  # the most that could have been had
-    free: int | None = None
-    size: int | None = None  # of the bank, region or ring
-    holders: tuple[Block, ...] = ()  # the largest
-    held: int = 0  # how many there are
-    wall: Block | None = None  # the L1 buffer that was run into
-    program: ProgramLayout | None = None
-    pieces: tuple[ProgramBuffer, ...] = ()  # of that program on those cores
-    advice: tuple[Advice, ...] = ()
-    unknown: tuple[str, ...] = ()
-    tag: str | None = None  # the operation that was refused
-    line: str | None = None  # of the workload's source
-
-    @property
-    def missing(self) -> int | None:
-        """By how many bytes it failed."""
-        return None if self.asked is None or self.there is None else self.asked - self.there
-
-
-def verdict_on(failure: Failure, layout: ProcessLayout | None = None) -> Verdict:
-    """The verdict on a refusal; ``layout`` is what was live at that moment, if that is known."""
-    if isinstance(failure, OutOfMemory):
-        return _out_of_memory(failure, layout)
-    if isinstance(failure, Clash):
-        return _clash(failure, layout)
-    if isinstance(failure, PastEndOfL1):
-        return _beyond(failure, layout)
-    if isinstance(failure, TooLittleL1):
-        return _no_room(failure, layout)
-    if isinstance(failure, RingFull):
-        return _ring(failure, layout)
-    if isinstance(failure, TraceFull):
-        return _trace(failure, layout)
-    return _other(failure, layout)
-
-
-# -- out of memory ---------------------------------------------------------------------------------------------------
-
-
-def _out_of_memory(failure: OutOfMemory, layout: ProcessLayout | None) -> Verdict:
-    bank, unknown = _bank_of(failure, layout)
-    size = failure.bank_size if failure.bank_size is not None else bank.size if bank else None
-    free = failure.free if failure.free is not None else bank.free if bank else None
-    largest = failure.largest_window if failure.largest_window is not None else failure.largest
-    if largest is None and bank is not None:
-        largest = bank.largest
-    # A request is rounded up to the step of the bank, which free blocks are multiples of.
-    asked = bank.takes(failure.per_bank) if bank else failure.per_bank
-    verdict = Verdict(failure, _why(asked, size, free, largest), asked, largest, free, size)
-    if bank is not None:
-        verdict = _held(bank.blocks, verdict)
-    advice = []
-    if failure.kind is Kind.L1_SMALL:
-        advice.append(_small_size(failure, size, bank))
-        if verdict.held:
-            unknown.append(
-                "what clear_program_cache() would give back: whether a buffer is of a cached program or of the one "
-                "that is being made cannot be seen"
-            )
-    else:
-        if bank is not None and not failure.dependent:
-            advice += _freeing(bank, failure)
-        advice += _fitting(failure, largest, layout)
-    if failure.dependent:
-        unknown.append("which buffers of other allocators (sub-devices, single cores) are in the way")
-    return verdict._replace(advice=tuple(advice), unknown=tuple(unknown))
-
-
-def _bank_of(failure: OutOfMemory, layout: ProcessLayout | None) -> tuple[Bank | None, list[str]]:
-    """The bank that was full, if the account's agrees with the message; else why it is of no use."""
-    if layout is None:
-        return None, [NO_LAYOUT]
-    bank = layout.bank(failure.kind, failure.bank_size, failure.allocated)
-    if bank is None:
-        return None, ["where the banks begin: the message of this release does not tell their size"]
-    compared = (
-        ("size", bank.size, failure.bank_size),
-        ("allocated", bank.allocated, failure.allocated),
-        ("largest gap", bank.largest, failure.largest),
-    )
-    for what, known, reported in compared:
-        if reported is not None and reported != known:
-            return None, [_of_something_else(f"{what} of a bank", known, reported)]
-    return bank, []
-
-
-def _of_something_else(what: str, known: int, reported: int) -> str:
-    doubt = f"{what}: {known} B by the account, {reported} B by the message"
-    return f"who holds the memory: the account is of something else ({doubt})"
-
-
-def _why(asked: int, size: int | None, free: int | None, largest: int | None) -> str:
-    if size is not None and asked > size:
-        return TOO_LARGE
-    if free is None or largest is None:
-        return NOT_KNOWN
-    return TOO_FULL if asked > free else FRAGMENTED if asked > largest else NOT_KNOWN
-
-
-def _freeing(bank: Bank, failure: OutOfMemory) -> list[Advice]:
-    room = blockers.room_for(bank, failure.per_bank)
-    if room is None:
-        return []
-    advice = [Advice(FREE, sum(block.per_bank for block in room.blocks), room.gap, blocks=room.blocks)]
-    # Enough is free, so it may be that the same buffers in another order leave a gap that is large enough.
-    moved = blockers.made_anew(_after(bank, room.blocks, failure.per_bank), room.blocks)
-    if moved is not None:
-        blocks, addresses = zip(*moved)
-        advice.append(Advice(REMAKE, gives=room.gap, blocks=blocks, addresses=addresses))
-    return advice
-
-
-def _after(bank: Bank, gone: tuple[Block, ...], per_bank: int) -> Bank:
-    """The bank when those are gone and the buffer that found no room has its place."""
-    left = bank.without(gone)
-    address = left.place(per_bank)
-    assert address is not None  # they were chosen for that
-    new = Block(bank.kind, address, 0, bank.takes(per_bank))
-    return left._replace(blocks=tuple(sorted((*left.blocks, new), key=lambda block: block.address)))
-
-
-def _fitting(failure: OutOfMemory, largest: int | None, layout: ProcessLayout | None) -> list[Advice]:
-    """What would have fitted as allocations were."""
-    if largest is None:
-        return []
-    advice = []
-    if largest > 0:
-        advice.append(Advice(SMALLER, largest, largest * failure.banks))
-    cores = layout.geometry.cores if layout is not None else None
-    if failure.kind is Kind.L1 and largest > 0 and is_sharded(failure, cores) is not False:
-        enough = -(-failure.size // largest)
-        if failure.banks < enough <= (cores or _MOST_CORES):
-            advice.append(Advice(MORE_CORES, enough, -(-failure.size // enough), AT_LEAST))
-    if failure.kind is Kind.L1 and layout is not None:
-        # Where DRAM begins only its own messages tell: above its lowest buffer it surely goes on to the top.
-        top = layout.geometry.dram_bank_size - layout.geometry.trace_size
-        lowest = min((block.address for block in layout.blocks if block.kind is Kind.DRAM), default=None)
-        bank = None if lowest is None else layout.bank(Kind.DRAM, top - lowest)
-        need = -(-failure.size // layout.geometry.dram_banks)
-        if bank is not None and bank.largest >= need:
-            advice.append(Advice(USE_DRAM, need, bank.largest, AT_LEAST))
-    return advice
-
-
-def is_sharded(failure: OutOfMemory, cores: int | None) -> bool | None:
-    """Whether the buffer was sharded; None if its numbers do not tell."""
-    if failure.size != failure.per_bank * failure.banks:
-        return False
-    return True if cores is not None and failure.kind is Kind.L1 and failure.banks < cores else None
-
-
-def _small_size(failure: OutOfMemory, size: int | None, bank: Bank | None) -> Advice:
-    """The l1_small_size with which this request would have been met.
-
-    A larger region begins lower and all before this request lies as far from its top as it did: only the gap at its
-    bottom grows.
+    ``layout`` is what was live at that moment, ``tag`` the operation and ``line`` the line of Python, if known.
     """
-    note = "what is allocated later comes on top"
-    if bank is not None or failure.allocated == 0:
-        lowest = bank.gaps[0] if bank is not None and bank.gaps else None
-        if bank is None:
-            bottom = size or 0
-        else:
-            bottom = lowest[1] - lowest[0] if lowest is not None and lowest[0] == bank.base else 0
-        unit = bank.unit if bank is not None else 64
-        need = round_up(max(failure.per_bank, unit), unit)
-        total = (size or 0) - bottom + need
-        return Advice(SMALL_SIZE, total, total - (size or 0), EXACT if bank is not None else AT_MOST, note=note)
-    need = round_up(failure.per_bank, 64)
-    known = None if size is None else size + need
-    return Advice(SMALL_SIZE, known, need, AT_MOST, note=note)
+    if isinstance(failure, OutOfMemory):
+        verdict = verdict_on_request(failure, layout, tag, line)
+    elif isinstance(failure, Clash):
+        verdict = _clash(failure, layout)
+    elif isinstance(failure, PastEndOfL1):
+        verdict = _beyond(failure, layout)
+    elif isinstance(failure, TooLittleL1):
+        verdict = _no_room(failure, layout)
+    elif isinstance(failure, RingFull):
+        verdict = _ring(failure, layout)
+    elif isinstance(failure, TraceFull):
+        verdict = _trace(failure, layout)
+    else:
+        verdict = _other(failure, layout)
+    return verdict._replace(tag=tag, line=line)
 
 
 # -- circular and dataflow buffers -----------------------------------------------------------------------------------
@@ -273,7 +100,7 @@ def _clash(failure: Clash, layout: ProcessLayout | None) -> Verdict:
     wall = next((block for block in bank.blocks if block.address == failure.floor), None) if bank else None
     if bank is None or wall is None:
         return verdict._replace(
-            advice=(shrink,), unknown=(f"whose the L1 buffer at {failure.floor} is: the account has none there",)
+            advice=(shrink,), unknown=(f"which buffer is at {failure.floor:#x}: ttmem has recorded none there",)
         )
     gone = blockers.below(bank, failure.end)
     advice = _making_way(bank, gone, failure.end)
@@ -286,7 +113,7 @@ def _clash(failure: Clash, layout: ProcessLayout | None) -> Verdict:
             advice.append(
                 Advice(SMALL_SIZE, small.size - less, less, AT_MOST, note="if L1_SMALL never needs more than now")
             )
-    return _held(gone, verdict._replace(wall=wall, advice=(*advice, shrink)))
+    return held_by(gone, verdict._replace(wall=wall, advice=(*advice, shrink)))
 
 
 def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXACT) -> list[Advice]:
@@ -298,12 +125,19 @@ def _making_way(bank: Bank, gone: tuple[Block, ...], end: int, basis: str = EXAC
         blocks, addresses = zip(*moved)
         gives = min(min(addresses), after) - end
         advice.append(Advice(REMAKE, None, gives, basis, blocks=blocks, addresses=addresses))
+        return advice
+    # Where a larger buffer was, those in the way may have room.
+    others = [block for block in bank.blocks if block not in gone and block.cause is Cause.HELD]
+    largest = max(others, key=lambda block: block.per_bank, default=None)
+    if largest is None or any(block.per_bank >= largest.per_bank for block in gone):
+        return advice
+    left = bank.without((largest,))
+    moved = blockers.made_anew(left, gone)
+    if moved is not None and all(address >= end for _, address in moved):
+        blocks, addresses = zip(*moved)
+        gives = min(min(addresses), blockers.floor_without(left, gone)) - end
+        advice.append(Advice(FREE_LARGEST, largest.per_bank, gives, basis, (largest, *blocks), addresses))
     return advice
-
-
-def _held(blocks: tuple[Block, ...], verdict: Verdict) -> Verdict:
-    holders = sorted(blocks, key=lambda block: (-block.per_bank, block.address))
-    return verdict._replace(holders=tuple(holders[:_HOLDERS_SHOWN]), held=len(blocks))
 
 
 def _pieces(program: ProgramLayout | None, cores: CoreRange) -> tuple[ProgramBuffer, ...]:
@@ -338,7 +172,7 @@ def _no_room(failure: TooLittleL1, layout: ProcessLayout | None) -> Verdict:
     if failure.counts == FIXED:
         return verdict._replace(size=failure.have)
     if failure.counts is None:
-        return verdict._replace(unknown=("what it counts as being there, and so whether freeing L1 would help",))
+        return verdict._replace(unknown=("what the operation counts as available, so whether freeing L1 would help",))
     if layout is None:
         return verdict._replace(unknown=(UNHEARD,))
     if failure.counts == FREE_IN_BANK:
@@ -353,12 +187,12 @@ def _no_slice(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) -> 
     bank = layout.bank(Kind.L1, allocated=empty.size - failure.have)
     assert bank is not None
     if bank.free != failure.have:
-        return verdict._replace(unknown=(_of_something_else("free in a bank", bank.free, failure.have),))
-    verdict = _held(bank.blocks, verdict._replace(free=failure.have, size=bank.size))
+        return verdict._replace(unknown=(of_something_else("free in a bank", bank.free, failure.have),))
+    verdict = held_by(bank.blocks, verdict._replace(free=failure.have, size=bank.size))
     if not bank.blocks:
         return verdict._replace(why=TOO_LARGE)
     held = sum(block.per_bank for block in bank.blocks)
-    note = "whether that is enough cannot be told: what it needs it does not say"
+    note = "whether this is enough is not known: the message does not contain how much is needed"
     return verdict._replace(advice=(Advice(FREE, held, bank.size, AT_MOST, bank.blocks, note=note),))
 
 
@@ -371,14 +205,14 @@ def _no_height(failure: TooLittleL1, layout: ProcessLayout, verdict: Verdict) ->
         return verdict._replace(why=TOO_LARGE)
     room = bank.blocks[0].address - bank.base
     if failure.have != room and not (failure.counts == PART_BELOW and failure.have < room):
-        return verdict._replace(unknown=(_of_something_else("below the lowest L1 buffer", room, failure.have),))
+        return verdict._replace(unknown=(of_something_else("below the lowest L1 buffer", room, failure.have),))
     verdict = verdict._replace(wall=bank.blocks[0], free=room)
     end = bank.base + failure.need
     if end > bank.end:
         return verdict._replace(why=TOO_LARGE, size=bank.size)
     # What it reckons with is not to the byte what it takes then, and one that counts a part needs more than it says.
     gone = blockers.below(bank, max(end, bank.blocks[0].address + 1))
-    return _held(gone, verdict._replace(advice=(*_making_way(bank, gone, end, AT_LEAST), *verdict.advice)))
+    return held_by(gone, verdict._replace(advice=(*_making_way(bank, gone, end, AT_LEAST), *verdict.advice)))
 
 
 # -- regions that are sized when the device is opened -----------------------------------------------------------------
@@ -392,7 +226,7 @@ def _ring(failure: RingFull, layout: ProcessLayout | None) -> Verdict:
         advice.append(Advice(WORKER_SIZE, value, failure.size - failure.ring))
     return Verdict(
         failure, TOO_SMALL, failure.size, failure.ring, size=failure.ring, advice=tuple(advice),
-        unknown=() if failure.parts else ("what the program is made of: the message of this release does not tell",),
+        unknown=() if failure.parts else ("the parts of the program: messages of this release do not list them",),
     )  # fmt: skip
 
 
@@ -400,15 +234,17 @@ def _trace(failure: TraceFull, layout: ProcessLayout | None) -> Verdict:
     per_bank = None
     if layout is not None:
         per_bank = round_up(-(-failure.size // layout.geometry.dram_banks), _TRACE_STEP_BYTES)
-    note = "each trace is rounded up to whole pages in every bank, so several may need a little more"
-    advice = Advice(TRACE_SIZE, failure.size, per_bank, AT_LEAST, note=note)
-    return Verdict(failure, TOO_SMALL, failure.size, failure.region, size=failure.region, advice=(advice,))
+    note = "each trace is rounded up to whole pages in every bank, so several traces may need slightly more"
+    advice = Advice(TRACE_SIZE, failure.size, per_bank, AT_LEAST, note=note), Advice(DYNAMIC_TRACE)
+    verdict = Verdict(failure, TOO_SMALL, failure.size, failure.region, size=failure.region, advice=advice)
+    bank = layout.bank(Kind.TRACE) if layout is not None else None
+    return verdict._replace(unknown=(NO_LAYOUT,)) if bank is None else held_by(bank.blocks, verdict)
 
 
 def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, layout: ProcessLayout | None) -> Verdict:
     if isinstance(failure, TraceOverlap):
         mark = max(m for m in (failure.allocated, failure.freed, failure.other, 0) if m is not None)
-        advice = Advice(TRACE_SIZE, note="any that holds the traces: they then have a region of their own")
+        advice = Advice(TRACE_SIZE, note="large enough for all traces: they then have a region of their own")
         return Verdict(failure, OVERLAP, mark, failure.address, advice=(advice,), unknown=("how large the trace is",))
     if isinstance(failure, ArenaFull):
         room = failure.end - failure.start
@@ -421,4 +257,4 @@ def _other(failure: TraceOverlap | BelowLimit | ArenaFull | CutsInto, layout: Pr
     gone = () if bank is None else blockers.below(bank, bank.base + failure.size)
     advice_ = (Advice(FREE, sum(b.per_bank for b in gone), failure.size, blocks=gone),) if gone else ()
     unknown = (NO_LAYOUT,) if layout is None else ()
-    return Verdict(failure, OVERLAP, failure.size, failure.address, held=len(gone), advice=advice_, unknown=unknown)
+    return held_by(gone, Verdict(failure, OVERLAP, failure.size, failure.address, advice=advice_, unknown=unknown))

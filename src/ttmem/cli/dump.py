@@ -1,25 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show what is allocated now: per device and kind, large and small, each allocation where there are few.
+"""Show what is allocated now: for each chip and kind of memory, the sums and the largest allocations.
 
-With --by, group by origin: the ttnn operation, the line or stack of Python (of processes under
-`ttmem run --stacks`), the shape of the tensor, the program, the kind.
+With --by, group the allocations of each pool (DRAM, L1 buffers, cached programs, host memory) by origin: the ttnn
+operation, the line or stack of Python (of processes under `ttmem run --stacks`), the shape of the tensor, the program,
+the kind.
 
-With --reports, what tt-metal's own memory reports (CSV files) in a folder say, beside what a server tracks if one
-answers. Exit code 1 if a file could not be read completely; the others are shown.
+With --reports, show tt-metal's own memory reports (CSV files) in a folder, beside what a server tracks if one answers.
+
+Exit code: 0 shown, 1 no server, an unknown pid or chip, a report that could not be read completely, or another error,
+2 wrong usage.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from urllib.parse import urlencode
 
-from ttmem.cli import Answered, CommandError, complain
-from ttmem.cli.options import add_socket, api_socket
-from ttmem.documents.dump import SCHEMA
+from ttmem.cli import Answered, CommandError, UsageError, complain
+from ttmem.cli.options import (
+    MAX_ROWS,
+    add_chips,
+    add_kinds,
+    add_pids,
+    add_socket,
+    add_style,
+    add_top,
+    api_socket,
+    flat,
+)
+from ttmem.documents.dump import LISTED, SCHEMA
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
-from ttmem.model.printable import printable_lines
-from ttmem.wire.api_client import ApiError, get, get_document
+from ttmem.model.kinds import KERNEL_KINDS
+from ttmem.show.text import style_of
+from ttmem.wire.api_client import ApiError, get_document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
 _ANSWER_SECONDS = 3.0
 _LONG_ANSWER_SECONDS = 60.0  # goes through every live allocation
@@ -27,49 +47,95 @@ _LONG_ANSWER_SECONDS = 60.0  # goes through every live allocation
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.dump/1" or "ttmem.reports/1"')
+    parser.add_argument(
+        "--json", action="store_true", help='as data, schema "ttmem.dump/1", "ttmem.breakdown/1" or "ttmem.reports/1"'
+    )
+    add_pids(parser, "only what this process holds")
+    add_chips(parser, "only what is on this chip")
+    add_kinds(parser, "only this kind of memory")
+    add_top(
+        parser,
+        f"list the N largest allocations of each kind (default {LISTED}); "
+        "with --by, the N largest rows of each pool (default: all)",
+    )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--kernels", action="store_true", help="only kernels, each with its age")
+    what.add_argument("--kernels", action="store_true", help="short for --kind kernel,fabric_kernel,dispatch_kernel")
     what.add_argument(
         "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="group live allocations by this"
     )
     what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
+    add_style(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.reports is not None:
+        if args.pids or args.chips or args.kinds or args.top:
+            raise UsageError("--pid, --chip, --kind and --top select what a server tracks, not --reports")
         return _reports(args)
-    if args.by is not None:
-        return _by(args)
-    what = "kernels" if args.kernels else "all"
     try:
-        if args.json:
-            found = get_document(
-                f"/dump?format=json&what={what}", SCHEMA, socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS
-            )
-            text = json.dumps(found)
-        else:
-            answer = get(f"/dump?format=text&what={what}", socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS)
-            text = printable_lines(answer.decode("utf-8", "surrogateescape")).rstrip("\n")
+        with Answered("dump"):
+            text = _by(args) if args.by is not None else _dump(args)
     except ApiError as error:
         raise CommandError(str(error)) from None
     print(text)
     return 0
 
 
-def _by(args: argparse.Namespace) -> int:
+def _dump(args: argparse.Namespace) -> str:
+    from ttmem.show.dump_text import render
+
+    snapshot = _snapshot(args) if args.chips or args.pids or not args.json else None
+    top = args.top or LISTED
+    found = get_document(
+        f"/dump?{urlencode(_query(args, snapshot, top))}", SCHEMA, socket_path=api_socket(args),
+        timeout=_LONG_ANSWER_SECONDS,
+    )  # fmt: skip
+    if snapshot is None or args.json:
+        return json.dumps(found)
+    return render(found, snapshot, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color), top)
+
+
+def _by(args: argparse.Namespace) -> str:
     from ttmem.analyze.breakdown import SCHEMA as breakdown_schema
     from ttmem.show.breakdown_table import render
 
-    try:
-        path = f"/breakdown?by={args.by}&limit=10000"
-        found = get_document(path, breakdown_schema, socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS)
-    except ApiError as error:
-        raise CommandError(str(error)) from None
-    with Answered("dump"):
-        text = json.dumps(found) if args.json else render(found)
-    print(text)
-    return 0
+    snapshot = _snapshot(args) if args.chips or args.pids else None
+    query = {"by": args.by, **_query(args, snapshot, args.top or MAX_ROWS)}
+    found = get_document(
+        f"/breakdown?{urlencode(query)}", breakdown_schema, socket_path=api_socket(args), timeout=_LONG_ANSWER_SECONDS
+    )
+    if args.json:
+        return json.dumps(found)
+    return render(found, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color))
+
+
+def _snapshot(args: argparse.Namespace) -> schema.Snapshot:
+    found: schema.Snapshot = get_document(
+        "/snapshot", snapshot_schema, socket_path=api_socket(args), timeout=_ANSWER_SECONDS
+    )
+    return found
+
+
+def _query(args: argparse.Namespace, snapshot: schema.Snapshot | None, top: int) -> dict[str, str]:
+    """The parameters of /dump and /breakdown."""
+    from ttmem.show.chip_selector import UnknownChip, only
+
+    query = {"limit": str(top)}
+    if args.chips and snapshot is not None:
+        try:
+            query["chip"] = ",".join(chip["chip"] for chip in only(snapshot, flat(args.chips))["chips"])
+        except UnknownChip as error:
+            raise CommandError(str(error)) from None
+    if args.pids and snapshot is not None:
+        known = {str(process["pid"]) for process in snapshot["processes"]}
+        for pid in flat(args.pids):
+            if pid not in known:
+                raise CommandError(f"no process {pid} has reported to the server; `ttmem smi` lists the processes")
+        query["pid"] = ",".join(flat(args.pids))
+    kinds = [*flat(args.kinds), *(kind.label for kind in KERNEL_KINDS if args.kernels)]
+    if kinds:
+        query["kind"] = ",".join(dict.fromkeys(kinds))
+    return query
 
 
 def _reports(args: argparse.Namespace) -> int:

@@ -14,15 +14,17 @@ import json
 import sys
 from collections import deque
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import WHAT
 from ttmem.analyze.log_scanner import KEPT_FAILURES, LogScan
-from ttmem.analyze.verdicts import Verdict, verdict_on
+from ttmem.analyze.verdict_types import Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import CommandError
+from ttmem.cli.options import add_style
 from ttmem.documents import explanation
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Failed
@@ -30,9 +32,6 @@ from ttmem.model.printable import printable
 from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
-
-if TYPE_CHECKING:
-    pass
 
 _PIECE_BYTES = 1 << 18
 
@@ -43,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a log or an event file; - for a log on standard input")
     parser.add_argument("--all", action="store_true", help="explain every failure, not only the last")
     parser.add_argument("--json", action="store_true", help=f'as data, schema "{explanation.SCHEMA}"')
-    parser.add_argument("--ascii", action="store_true", help="nothing but ASCII")
-    parser.add_argument("--no-color", action="store_true", help="no colours (so also with NO_COLOR, and in a pipe)")
+    add_style(parser)
 
 
 def run(args: argparse.Namespace) -> int:

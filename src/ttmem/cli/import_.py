@@ -76,7 +76,7 @@ def _translated(args: argparse.Namespace, path: Path, out: Path) -> Import:
     except (*MALFORMED, struct.error) as error:
         if os.environ.get("TTMEM_DEBUG") == "1":
             raise
-        raise NotACapture(f"a value in it is not as ttnn writes it: {type(error).__name__}: {error}") from None
+        raise NotACapture(f"a value in it does not have ttnn's format: {type(error).__name__}: {error}") from None
 
 
 def _check_output(out: Path) -> None:

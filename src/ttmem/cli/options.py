@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+MAX_ROWS = 10_000  # that a server gives out at once
 _DEFAULT_DEPTH = 24
 _MAX_DEPTH = 64  # what the agent has room for
 
@@ -45,6 +46,21 @@ def add_pids(parser: argparse.ArgumentParser, help: str) -> None:
     )  # fmt: skip
 
 
+def add_kinds(parser: argparse.ArgumentParser, help: str) -> None:
+    """Kinds of memory are collected in ``kinds``."""
+    from ttmem.model.kinds import KINDS  # only now: `ttmem smi` starts with few imports
+
+    parser.add_argument(
+        "--kind", type=_kinds, metavar="KIND", dest="kinds", action="append", default=[],
+        help=f"{help}: {', '.join(kind.label for kind in KINDS)}; several with commas, or --kind again",
+    )  # fmt: skip
+
+
+def add_top(parser: argparse.ArgumentParser, help: str) -> None:
+    """How many rows to show."""
+    parser.add_argument("--top", type=_count, metavar="N", help=f"{help}; at most {MAX_ROWS:,}")
+
+
 def flat(groups: list[list[str]]) -> list[str]:
     """What an option that may be repeated, each time with commas, has collected."""
     return [name for names in groups for name in names]
@@ -81,6 +97,22 @@ def _names(text: str) -> list[str]:
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} names no chip; without -d all are shown")
     return names
+
+
+def _kinds(text: str) -> list[str]:
+    from ttmem.model.kinds import KIND_BY_LABEL
+
+    kinds = [kind.strip().lower() for kind in text.split(",")]
+    for kind in kinds:
+        if kind not in KIND_BY_LABEL:
+            raise argparse.ArgumentTypeError(f"{kind!r} is not a kind of memory; there are {', '.join(KIND_BY_LABEL)}")
+    return kinds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_ROWS}")
+    return int(text)
 
 
 def _pids(text: str) -> list[str]:

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found) if args.json else render_peaks(found, style))
     elif args.by is not None:
         breakdown = _breakdown(ledger, args.by)
-        print(json.dumps(breakdown) if args.json else render_breakdown(breakdown))
+        print(json.dumps(breakdown) if args.json else render_breakdown(breakdown, style))
     else:
         print(json.dumps(snapshot) if args.json else render(snapshot, style))
     return 0

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command that uses ttnn and account for every byte of device memory it takes.
 
-The command runs as it would without: its signals, terminal, output and exit code are its own. What was taken, at
-the peak and at the end, is printed on standard error when it has ended. A server, if there is one, is told as well.
+The command runs as it would without ttmem: its signals, terminal, output and exit code are its own. When it has ended,
+a summary is printed on standard error: memory at the peak and at the end, leaks, and the cause of a failed allocation.
+If a server runs, the command reports to it as well.
 
 Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
-nobody freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if either was asked for and the run was not seen
-completely, or no device at all. 5 comes before 3 and 4 if the agent's counters make the result uncertain. 126 or 127
-if the command cannot be run.
+were never freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if one of these options was given and the run
+was not recorded completely, or no device was opened. 5 comes before 3 and 4 if the agent's counters make the result
+uncertain. 126 or 127 if the command cannot be run.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ttmem.run.launch import run as launch
 from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
+from ttmem.show.text import style_of
 from ttmem.wire.endpoint import connect
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=BREAKDOWNS,
         help="group what was live at the peak by this (default: line with --stacks, else op)",
     )
+    parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 
@@ -90,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
         result = result_of(command, ended, session, socket.gethostname())
     written = out is None or _write(out, args.json, result.document)
     if not args.quiet:
-        _print(render(result.document, args.by or ("line" if args.stacks else "op")))
+        style = style_of(sys.stderr, colour=not args.no_color)
+        _print(render(result.document, style, args.by or ("line" if args.stacks else "op")))
     verdicts = judge(result, Limits(args.fail_on_leak, args.max_dram, args.max_l1))
     for line in verdicts.lines:
         _warn(line)

@@ -12,31 +12,31 @@ from ttmem.model.kinds import KIND_BY_LABEL
 from ttmem.wire.agent_ring import GAUGES
 
 _NO_ROOM = ctypes.c_size_t(0)
-_MOST_ROWS = 257  # all devices together, and each of as many as the agent can tell apart
-# A row of native/src/entries.cpp: device, bit per kind that can be seen, then four numbers for every gauge.
+_MOST_ROWS = 257  # one for all devices together, and one for each device that the agent can distinguish
+# A row of native/src/entries.cpp: device, one bit per tracked kind, then four numbers for every gauge.
 _ROW = Struct("<iI" + "4Q" * len(GAUGES))
 _ALL_DEVICES = -1
-_KINDS = [KIND_BY_LABEL.get(gauge) for gauge in GAUGES]  # None for a pool, of which something is always seen
+_KINDS = [KIND_BY_LABEL.get(gauge) for gauge in GAUGES]  # None for a pool, which always has a tracked kind
 
 
 class AgentMeter:
-    """What this process holds by the agent that was loaded into it: all threads, from its first allocation on.
+    """What this process holds according to its agent: all threads, from the first allocation on.
 
-    A forked child has meters of its own, which begin at nothing: what it inherited is its parent's. Without an agent
-    there are no readings, and marks go nowhere.
+    A forked child has its own meters, which start at 0: inherited allocations count for the parent. Without an agent
+    there are no readings, and marks are ignored.
 
     >>> AgentMeter().available()  # `ttmem run` would load it
     False
     """
 
     def __init__(self) -> None:
-        # PyDLL keeps the GIL: the calls are short, and no other thread forks meanwhile.
+        # PyDLL keeps the GIL: the calls are short, and no other thread can fork during a call.
         process = ctypes.PyDLL(None)
         self._meters = getattr(process, "ttmem_agent_meters", _no_agent)
         self._phase = getattr(process, "ttmem_agent_phase", _no_agent)
 
     def available(self) -> bool:
-        """Is the agent here, not switched off, and able to see something of this tt-metal?"""
+        """Whether the agent is loaded, enabled, and able to track anything of this tt-metal."""
         return bool(self._meters(0, None, _NO_ROOM) >= 0)
 
     def read(self) -> dict[tuple[int | None, str], Reading]:
@@ -61,8 +61,8 @@ def _no_agent(*_: object) -> int:
 
 
 def _readings(call: Callable[..., int], *arguments: object) -> dict[tuple[int | None, str], Reading]:
-    """What a call writes. Kinds that the agent cannot see in this tt-metal are left out: unknown, and not 0."""
-    rows = ctypes.create_string_buffer(_MOST_ROWS * _ROW.size)  # of this call alone: threads may read at once
+    """The readings of a call. Kinds that the agent cannot track in this tt-metal are left out: unknown, not 0."""
+    rows = ctypes.create_string_buffer(_MOST_ROWS * _ROW.size)  # per call, because threads may read at the same time
     count = call(*arguments, rows, ctypes.c_size_t(_MOST_ROWS))
     readings = {}
     for row in range(count):

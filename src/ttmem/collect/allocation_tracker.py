@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few functions with which a runtime reports circular buffers and kernels, without any setup."""
+"""Functions for a runtime to report circular buffers and kernels, without any setup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _idents: dict[tuple[int, int], int] = {}
 
 
 def is_tracking_enabled() -> bool:
-    """Does this process report at all? True if TT_ALLOC_TRACKING_ENABLED was "1" when it first asked."""
+    """Whether this process reports: True if TT_ALLOC_TRACKING_ENABLED was "1" at the first call."""
     return GraphTracker.instance().client.is_enabled()
 
 
@@ -24,10 +24,10 @@ def report_kernel_deallocation(device_id: int, kernel_handle: int) -> None:
 
 
 def report_cb_allocation(device_id: int, size: int, buffer_index: int, core_range: Cores) -> None:
-    """A circular buffer was made: ``size`` bytes on each core of the range, known by its index there."""
+    """A circular buffer was created: ``size`` bytes on each core of the range, identified by its index there."""
     cores = cores_or_none(core_range)
     where = format_ranges(ranges_of(cores)) if cores else "no core"
-    # Its address is not known, so it must not look as if it had a place on its cores.
+    # Its address is not known, so it must not get a place in the map of its cores.
     GraphTracker.instance().client.report_cb_allocation(
         device_id=device_id, size=size * cores.bit_count(), cb_id=_ident(buffer_index, cores),
         tag=f"c_{buffer_index} on {where}",
@@ -40,5 +40,5 @@ def report_cb_deallocation(device_id: int, buffer_index: int, core_range: Cores)
 
 
 def _ident(buffer_index: int, cores: int) -> int:
-    """A number for an index on a range of cores: one index may be used on several."""
+    """A number for an index on a range of cores; the same index may be used on several ranges."""
     return _idents.setdefault((buffer_index, cores), len(_idents) + 1)

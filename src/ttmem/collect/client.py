@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AllocationClient: the calls with which a workload reports what it allocates and frees."""
+"""AllocationClient: the calls to report allocations and frees of a workload."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class AllocationClient:
     False
 
     ``buffer_type`` is a kind's name, its number, or a ``Kind``. It reports only if TT_ALLOC_TRACKING_ENABLED is "1" or
-    ``enabled`` is true. Reporting never raises for a bad value: it is counted in ``stats()["rejected"]``. Clients
-    of one source name in a process are one source: they share what is live, and the connection.
+    ``enabled`` is true. Reporting never raises for a bad value: it is counted in ``stats()["rejected"]``. Clients of a
+    process with the same source name are one source: they share the live table and the connection.
     """
 
     def __init__(
@@ -85,14 +85,17 @@ class AllocationClient:
         self, *, device_id: int, size: int, buffer_type: Kind | int | str, buffer_id: int,
         reserved: int | None = None, allocator: int = 0, tag: str | None = None, system: bool = False,
     ) -> None:  # fmt: skip
-        """A buffer was allocated at address ``buffer_id``; ``system`` if the runtime took it for itself at open."""
+        """A buffer was allocated at address ``buffer_id``.
+
+        ``system`` if the runtime allocated it for itself at open.
+        """
         if self._enabled:
             self._put_allocated(device_id, buffer_type, buffer_id, size, 0, reserved, 0, allocator, tag, False, system)
 
     def report_deallocation(
         self, *, device_id: int, buffer_id: int, buffer_type: Kind | int | str | None = None, allocator: int = 0
     ) -> None:
-        """A buffer is about to be freed. Without a type it is looked up by its address."""
+        """A buffer is about to be freed. Without a type, it is looked up by its address."""
         if self._enabled:
             self._put_freed(device_id, buffer_type, buffer_id, 0, allocator)
 
@@ -102,7 +105,7 @@ class AllocationClient:
     ) -> None:  # fmt: skip
         """A circular buffer exists. ``cores`` is a mask (``ttmem.model.core_sets``), ``size`` its bytes on all of them.
 
-        ``shared`` marks a globally allocated one, which lies inside an L1 buffer and is not counted again.
+        ``shared`` marks a globally allocated circular buffer, which lies inside an L1 buffer and is not counted again.
         """
         if self._enabled:
             self._put_allocated(device_id, Kind.CB, cb_id, size, program, None, cores, 0, tag, shared)
@@ -115,7 +118,7 @@ class AllocationClient:
         self, *, device_id: int, size: int, dfb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
         tag: str | None = None,
     ) -> None:  # fmt: skip
-        """A dataflow buffer exists; the values are those of a circular buffer. It goes with its program."""
+        """A dataflow buffer exists; parameters as for a circular buffer. It is freed with its program."""
         if self._enabled:
             self._put_allocated(device_id, Kind.DFB, dfb_id, size, program, None, cores, 0, tag, shared)
 
@@ -146,22 +149,22 @@ class AllocationClient:
     def report_program_compiled(
         self, *, device_id: int, program: int, ring: int = 0, metal_id: int = 0, tag: str | None = None
     ) -> None:
-        """A program exists: the bytes it needs of a core's kernel ring, tt-metal's number of it, and its name."""
+        """A program exists: the bytes it needs in a core's kernel ring, tt-metal's number for it, and its name."""
         if self._enabled:
             self._put_checked(ProgramCompiled, device_id, program, ring, metal_id, tag)
 
     def report_program_run(self, *, device_id: int, program: int, cores: int) -> None:
-        """A program was launched on these cores: its circular buffers are the resident ones there."""
+        """A program was launched on these cores: its circular buffers are resident there."""
         if self._enabled:
             self._put_checked(ProgramRun, device_id, program, cores)
 
     def report_program_destroyed(self, *, device_id: int, program: int) -> None:
-        """A program is gone, with its circular buffers and kernels."""
+        """A program was destroyed, with its circular buffers and kernels."""
         if self._enabled:
             self._put_checked(ProgramDestroyed, device_id, program)
 
     def report_device_open(self, *, device_id: int, chip: ChipInfo) -> None:
-        """Says which chip this process means by a device number, so that two processes' "device 0" are told apart."""
+        """Maps a device number of this process to a chip, so that "device 0" of two processes can be distinguished."""
         if self._enabled:
             self._put_checked(DeviceOpened, device_id, chip)
 
@@ -173,13 +176,13 @@ class AllocationClient:
         self, *, device_id: int, buffer_type: Kind | int | str, banks: int, size: int, allocated: int,
         largest_free: int, allocator: int = 0,
     ) -> None:  # fmt: skip
-        """What an allocator says of one kind of memory, in bytes of one bank; with 0 banks, that it says nothing."""
+        """The numbers of an allocator for one kind of memory, in bytes of one bank; 0 banks if it has none."""
         if self._enabled:
             kind = KIND_BY_LABEL.get(buffer_type.lower(), -1) if isinstance(buffer_type, str) else buffer_type
             self._put_checked(Viewed, device_id, allocator, kind, banks, size, allocated, largest_free)
 
     def mark(self, text: str) -> None:
-        """Name this moment in the event stream."""
+        """Add a named mark to the event stream."""
         if self._enabled:
             self._put_checked(lambda value: Mark(str(value)), text)
 
@@ -188,21 +191,21 @@ class AllocationClient:
         return self._sender.flush(timeout) if self._enabled else True
 
     def measure(self, *, reset: bool = False, mark: Event | None = None) -> dict[tuple[int | None, str], Reading]:
-        """What was reported and is live, for a meter: see ``ttmem.collect.meters``."""
+        """Totals of the reported live allocations, for a meter (``ttmem.collect.meters``)."""
         return self._sender.measure(reset=reset, mark=mark if self._enabled else None)
 
     @property
     def table(self) -> object:
-        """What keeps the numbers that ``measure`` reads: one for all clients of a source."""
+        """The object that holds the numbers for ``measure``: one for all clients of a source."""
         return self._sender
 
     def stats(self) -> dict[str, int | bool | str | None]:
-        """How the reporting fares: events sent, not sent, refused; live allocations; the last trouble in words."""
+        """Statistics of the reporting: events sent, not sent, rejected; live allocations; the last problem as text."""
         sender = self._sender.stats()
         return {**sender, "enabled": self._enabled, "rejected": self._rejected + int(sender.get("rejected") or 0)}
 
     def close(self, timeout: float = 1.0) -> None:
-        """Send what is left and stop reporting. What is live stays so in the account until the process ends."""
+        """Send the remaining events and stop reporting. Live allocations stay in the account until the process ends."""
         if self._enabled:
             self.flush(timeout)
             self._enabled = False
@@ -210,7 +213,7 @@ class AllocationClient:
 
     def _share_sender(self) -> None:
         self._sender = shared.join(self._paths, self.source, self._confidence)
-        self._leave = weakref.finalize(self, shared.leave, self._sender)  # also if the client is forgotten
+        self._leave = weakref.finalize(self, shared.leave, self._sender)  # also if the client is garbage collected
         self._leave.atexit = False
 
     def _put_allocated(
@@ -225,7 +228,7 @@ class AllocationClient:
             extra = None
             if reserved is not None or tag is not None or cores or allocator or shared or system:
                 extra = _extra(reserved, cores, allocator, tag, shared, system)
-        except Exception:  # whatever a value does when it is asked if it makes sense
+        except Exception:  # a check of a bad value may raise anything
             self._rejected += 1
             return
         self._sender.put(_new(Allocated, (device, known, address, size, program, 0, extra, 0)))
@@ -245,7 +248,7 @@ class AllocationClient:
         self._sender.put(_new(Freed, (device, known, address, 0, program, allocator, cores, 0)))
 
     def _put_checked(self, make: Callable[..., Event], *values: Any) -> None:
-        """For events that are rare: what is put is what the server would read."""
+        """For rare events: put the event as the server will decode it."""
         try:
             event = decode(encode(make(*map(_plain, values))))
         except Exception:
@@ -264,7 +267,7 @@ def _kind(kind: Kind | int | str) -> Kind:
 
 
 def _integer(value: int, end: int = _MAX) -> int:
-    """The number itself, if it is one that can be written; a float is none."""
+    """The number itself if it is an integer that can be encoded; a float is not."""
     number = index(value)
     if not 0 <= number < end:
         raise ValueError
@@ -272,7 +275,7 @@ def _integer(value: int, end: int = _MAX) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A field of an event: text, a chip or nothing as it is, and else a number."""
+    """A field of an event: text, a chip or None unchanged, anything else as a number."""
     return value if value is None or isinstance(value, (str, ChipInfo)) else _integer(value, _CORES_END)
 
 
@@ -286,13 +289,13 @@ def _extra(reserved: int | None, cores: int, allocator: int, tag: str | None, sh
 
 
 def newest() -> AllocationClient | None:
-    """The client made last of those that track buffers and have not been closed."""
+    """The newest client that tracks buffers and is not closed."""
     found = [client for client in _clients if client.is_enabled() and Kind.DRAM in covers(client.source)]
     return max(found, key=lambda client: client._number, default=None)
 
 
 def _after_fork() -> None:
-    """A child reports for itself: its own connection, thread and table. What the parent holds stays the parent's."""
+    """A child has its own connection, thread and table. Allocations of the parent stay with the parent."""
     shared.forget_all()
     for client in list(_clients):
         client._leave.detach()

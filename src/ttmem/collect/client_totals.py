@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running totals of what a client reported, by kind and by pool, on each device and on all, with their peaks."""
+"""Running totals of a client's reports, by kind and by pool, for each device and for all, with their peaks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from ttmem.collect.meters import DRAM_POOL, L1_POOL, Reading
 from ttmem.model.kinds import KINDS, POOL_OF, Pool
 
 _POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL, Pool.PROGRAM: L1_POOL}
-# A cell is a plain list, because four are written for every event: used, reserved, their two peaks. Only that of a kind
-# on a device also has how many live allocations' reserved size is not known, and if there was one since the last reset.
+# A cell is a plain list, because four are written for every event: used, reserved, their two peaks. The cell of a kind
+# on a device also counts the live allocations without a reserved size, and notes if there was one since the last reset.
 _USED, _RESERVED, _PEAK, _RESERVED_PEAK, _UNKNOWN, _DOUBT = range(6)
 _Cell = list[int]
 _Key = tuple[int | None, str]
 
 
 class ClientTotals:
-    """What is live now and was at most since the last reset.
+    """Live bytes now, and the highest since the last reset.
 
     >>> totals = ClientTotals()
     >>> totals.add(0, 0, 4096, 8192)
@@ -54,7 +54,7 @@ class ClientTotals:
             chain[0][4] -= 1
 
     def read(self) -> dict[_Key, Reading]:
-        chains = list(self._chains.values())  # who gave up waiting for the lock reads while another adds
+        chains = list(self._chains.values())  # a reader may run without the lock, while another thread adds
         unknown = {id(cell) for chain in chains if chain[0][_UNKNOWN] for cell in chain}
         doubtful = {id(cell) for chain in chains if chain[0][_DOUBT] for cell in chain}
         return {
@@ -72,7 +72,7 @@ class ClientTotals:
             cell[_PEAK], cell[_RESERVED_PEAK], cell[_DOUBT] = cell[_USED], cell[_RESERVED], int(cell[_UNKNOWN] > 0)
 
     def _chain(self, device: int, kind: int) -> tuple[_Cell, ...]:
-        """The totals that a kind on a device counts in. What lies on the host or beside the grid is in no pool."""
+        """The totals that include a kind on a device. Memory of the host or outside the grid is in no pool."""
         labels = [KINDS[kind].label, _POOLS.get(POOL_OF[kind])]
         keys: list[_Key] = [(where, label) for where in (device, None) for label in labels if label is not None]
         chain = tuple(self._cells.setdefault(key, [0] * 6) for key in keys)

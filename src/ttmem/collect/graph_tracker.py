@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GraphTracker: the calls for full integration, made by a runtime when it allocates, compiles, launches and destroys.
+"""GraphTracker: the calls of a fully integrated runtime when it allocates, compiles, launches and destroys.
 
-The names are those of tt-metal's GraphTracker with the additions of the proof of concept. Whoever writes a runtime in
-Python calls them from its allocator and its programs; ``ttmem.sim`` does. A mesh is reported on each of its devices.
+The names are those of tt-metal's GraphTracker with the additions of the proof of concept. A runtime in Python calls
+them from its allocator and its programs, as ``ttmem.sim`` does. A mesh is reported on each of its devices.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _KERNEL_TYPES = ("Application", "Fabric", "Dispatch")
 
 
 class Chip(Protocol):
-    """A device by itself."""
+    """A single device."""
 
     @property
     def id(self) -> int: ...
 
 
 class Mesh(Protocol):
-    """A device that stands for several; anything reported on it is reported on each."""
+    """A device that consists of several; a report on it is a report on each."""
 
     def get_devices(self) -> Sequence[Chip]: ...
 
@@ -42,8 +42,8 @@ Device = Union[Chip, Mesh]
 
 
 class Buffer(Protocol):
-    """What is asked of a buffer. It may also have ``reserved``, ``allocator_id``, ``tag`` and ``system``, and
-    ``owns_data``, which is False for a view of another buffer, such as a mesh buffer's part on one device.
+    """The attributes that a buffer must have. It may also have ``reserved``, ``allocator_id``, ``tag`` and ``system``,
+    and ``owns_data``, which is False for a view of another buffer, such as a mesh buffer's part on one device.
     """
 
     @property
@@ -57,29 +57,32 @@ class Buffer(Protocol):
 
 
 class _Loaded(NamedTuple):
-    """A loaded kernel: what it takes to tell it from another, and to say that it is gone."""
+    """A loaded kernel: the values that identify it, and that are needed to report its unload."""
 
     cores: int
     size: int
 
 
 class _Held:
-    """What was reported of a program on a device."""
+    """What was reported about a program on a device."""
 
     def __init__(self) -> None:
         self.cbs: dict[tuple[int, int], int] = {}  # bytes by address and cores
         self.kernels: dict[int, _Loaded] = {}
-        self.end_reported = False  # must its end be reported? So if more than these was reported of it
+        self.end_reported = False  # whether its end must be reported, because more than these was reported
 
 
 def devices_of(device: Device) -> Sequence[Chip]:
-    """The devices a mesh stands for, or the device itself."""
+    """The devices of a mesh, or the device itself."""
     listed = getattr(device, "get_devices", None)
     return listed() if listed is not None else [device]  # type: ignore[list-item]
 
 
 def cores_or_none(cores: Cores) -> int:
-    """The cores as a set. Nonsense names none; what lies on none has no size, and the client counts it as rejected."""
+    """The cores as a mask, 0 for invalid values.
+
+    Without cores there is no size, and the client counts it as rejected.
+    """
     try:
         return mask_from(cores)
     except ValueError:
@@ -90,7 +93,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _guarded(method: _F) -> _F:
-    """Tracking may be given nonsense; the runtime that does so goes on."""
+    """Invalid arguments of a tracking call must not stop the runtime."""
 
     @functools.wraps(method)
     def call(self: GraphTracker, *arguments: Any, **keywords: Any) -> Any:
@@ -105,7 +108,7 @@ def _guarded(method: _F) -> _F:
 
 
 class GraphTracker:
-    """Reports what a runtime does with its memory.
+    """Reports the memory use of a runtime.
 
     >>> tracker = GraphTracker(AllocationClient(enabled=False))
     >>> class Device:
@@ -113,7 +116,7 @@ class GraphTracker:
     >>> tracker.track_kernel_load(57344, kernel_id=1, device=Device(), kernel_type=1, num_cores=16)
     917504
 
-    No call ever raises; what made no sense is counted in ``rejected``, or by the client.
+    No call ever raises. Invalid arguments are counted in ``rejected``, or by the client.
 
     ``backtrace`` prints a line and the stack for every kernel that is loaded; by default if TTMEM_KERNEL_BACKTRACE
     is "1".
@@ -132,12 +135,12 @@ class GraphTracker:
         self._programs: dict[tuple[int, int], _Held] = {}  # by device and program
         self._homes: dict[tuple[int, int], list[int]] = {}  # programs that loaded a kernel, by device and kernel
         self._writes: dict[tuple[int, int], int] = {}
-        self._lock = threading.RLock()  # of a kind that a finalizer may take again
+        self._lock = threading.RLock()  # reentrant, because a finalizer may take it again
         _trackers.add(self)
 
     @classmethod
     def instance(cls) -> GraphTracker:
-        """The one of this process, made on first use."""
+        """The tracker of this process, created on first use."""
         with cls._making:
             if cls._instance is None:
                 cls._instance = cls()
@@ -151,7 +154,7 @@ class GraphTracker:
 
     @_guarded
     def track_device_close(self, device: Chip) -> None:
-        """Everything on the device is gone."""
+        """The device was closed, with everything on it."""
         number = device.id
         self._programs = {key: held for key, held in self._programs.items() if key[0] != number}
         self._homes = {key: programs for key, programs in self._homes.items() if key[0] != number}
@@ -162,7 +165,7 @@ class GraphTracker:
 
     @_guarded
     def track_allocate(self, buffer: Buffer) -> None:
-        """A buffer has its memory. Views have none of their own."""
+        """A buffer was allocated. Views are ignored."""
         if not getattr(buffer, "owns_data", True):
             return
         for device in devices_of(buffer.device):
@@ -198,7 +201,7 @@ class GraphTracker:
         for one in devices_of(device):
             known = self._held(one, program).cbs
             if known.get((address, cores)) == total or (globally_allocated and (address, cores) in known):
-                continue  # told already, or a second view of memory that is counted with its buffer anyway
+                continue  # already reported, or inside a buffer that is counted anyway
             if (address, cores) in known:
                 self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
             if total > 0:
@@ -210,10 +213,10 @@ class GraphTracker:
 
     @_guarded
     def track_deallocate_cb(self, device: Device, program: int = 0) -> None:
-        """The circular buffers of a program are gone.
+        """The circular buffers of a program were freed.
 
-        tt-metal calls this without a program before every launch. That is no free of what cached programs hold: only
-        circular buffers that were reported without a program go.
+        tt-metal calls this without a program before every launch. This does not free the circular buffers of cached
+        programs, only those that were reported without a program.
         """
         for one in devices_of(device):
             held = self._programs.get((one.id, program))
@@ -227,7 +230,7 @@ class GraphTracker:
         self, core_range: Cores, address: int, size: int, device: Device, *, program: int = 0,
         borrows_memory: bool = False, tag: str | None = None,
     ) -> None:  # fmt: skip
-        """As a circular buffer; it goes with its program."""
+        """A dataflow buffer was placed; as for a circular buffer. It is freed with its program."""
         if not self.client.is_enabled():
             return
         cores = cores_or_none(core_range)
@@ -256,9 +259,9 @@ class GraphTracker:
         self, kernel_size: int, kernel_id: int, device: Device, kernel_type: int = 0, num_cores: int = 1, *,
         program: int = 0, cores: int = 0, tag: str | None = None,
     ) -> int:  # fmt: skip
-        """Kernels are on their cores: what they take of L1 is their binaries times the cores, once for each device.
+        """Kernels were loaded: they occupy their binaries times the number of cores, on each device.
 
-        Loaded again under the same id it is still one load. Returns the bytes on each device.
+        A second load with the same id counts as the same load. Returns the bytes on each device.
         """
         total = kernel_size * num_cores
         loaded = _Loaded(cores, total)
@@ -281,7 +284,10 @@ class GraphTracker:
 
     @_guarded
     def track_kernel_unload(self, kernel_id: int, device: Device, program: int | None = None) -> None:
-        """Kernels are gone; how large they were is known from their load. Without a program it is the last that did."""
+        """Kernels were unloaded; their size is known from the load.
+
+        Without a program, the last one that loaded them.
+        """
         for one in devices_of(device):
             programs = self._homes.get((one.id, kernel_id), [])
             if programs and (program is None or program in programs):
@@ -303,7 +309,7 @@ class GraphTracker:
 
     @_guarded
     def track_program_compiled(self, program: int, device: Device, *, ring: int = 0, tag: str | None = None) -> None:
-        """A program exists and needs so many bytes of a core's kernel ring."""
+        """A program exists and needs ``ring`` bytes of a core's kernel ring."""
         for one in devices_of(device):
             self._held(one, program).end_reported = True
             self.client.report_program_compiled(device_id=one.id, program=program, ring=ring, metal_id=program, tag=tag)
@@ -319,7 +325,7 @@ class GraphTracker:
 
     @_guarded
     def track_program_destroyed(self, program: int, device: Device) -> None:
-        """A program is gone, with its circular and dataflow buffers and its kernels."""
+        """A program was destroyed, with its circular and dataflow buffers and its kernels."""
         self.track_deallocate_cb(device, program)
         for one in devices_of(device):
             held = self._programs.get((one.id, program))
@@ -336,9 +342,10 @@ class GraphTracker:
     def track_core_write(
         self, device: Device, core: tuple[int, int], address: int, size: int, tag: str | None = None
     ) -> None:
-        """Firmware, a kernel or a launch message was written to one core, named by its place on the NOC.
+        """Firmware, a kernel or a launch message was written to one core, given by its NOC coordinates.
 
-        What it is follows from the address. Written again in the same size it is the same; in another, it is replaced.
+        The address determines which of these it is. A second write of the same size changes nothing; one of another
+        size replaces the first.
         """
         ident = core_id(*core, address)
         for one in devices_of(device):
@@ -359,7 +366,7 @@ class GraphTracker:
             f"Cores: {cores}, Total L1: {size * cores / 1024:g} KB, ID: {ident:#x})",
             file=self._stream or sys.stderr,
         )
-        # Above this call, the tracking one, and its guard is the runtime.
+        # The runtime is above this call, the tracking call and its guard.
         traceback.print_stack(sys._getframe(3), file=self._stream or sys.stderr)
 
 
@@ -367,7 +374,7 @@ _trackers: weakref.WeakSet[GraphTracker] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """A lock that another thread of the parent held would never be released here."""
+    """Replace the lock: if another thread of the parent held it, it would never be released here."""
     GraphTracker._making = threading.Lock()
     for tracker in list(_trackers):
         tracker._lock = threading.RLock()

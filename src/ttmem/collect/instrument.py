@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracks ttnn from Python alone, by watching what each of its operations allocates."""
+"""Tracks ttnn from Python alone, with a graph capture around each operation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ttmem.collect.ttnn_graph import GraphBuffer, GraphProgram, hidden_parts, pa
 from ttmem.collect.ttnn_library import Patches, devices, flat, import_ttnn, intact
 from ttmem.collect.ttnn_mesh import Mesh
 
-# Where the workload looks these up when it calls them.
+# The paths through which a workload calls these functions.
 _OPENING = (
     *("open_device", "device.open_device", "_ttnn.device.CreateDevice", "_ttnn.device.CreateDevices"),
     "_ttnn.multi_device.open_mesh_device",
@@ -26,10 +26,10 @@ _CLOSING = (
     *("_ttnn.device.close_device", "_ttnn.multi_device.close_mesh_device", "CloseDevice", "CloseDevices"),
     *("device.CloseDevice", "device.CloseDevices"),
 )
-_ALLOCATING = ("Tensor.to", "create_global_semaphore", "create_global_circular_buffer")  # and are no operations
-_QUEUES = ("queue_id", "cq_id")  # an operation takes these for itself
+_ALLOCATING = ("Tensor.to", "create_global_semaphore", "create_global_circular_buffer")  # that are not operations
+_QUEUES = ("queue_id", "cq_id")  # arguments that an operation does not pass on
 
-_STOP_SECONDS = 0.2  # for the server to take the last events; what it has not taken then is still sent
+_STOP_SECONDS = 0.2  # wait for the server to apply the last events; the rest is still sent later
 _COUNTS = ("operations", "skipped", "found", "lost", "virtual", "unknown", "errors")
 
 _active: Instrument | None = None
@@ -38,10 +38,10 @@ _active: Instrument | None = None
 def instrument(
     devices: Any = None, *, client: AllocationClient | None = None, dataflow_buffers: bool = True
 ) -> Instrument:
-    """Report what ttnn allocates from now on until ``stop()``, or until the end of a ``with`` block.
+    """Report the allocations of ttnn until ``stop()``, or until the end of a ``with`` block.
 
-    ``devices`` is a ttnn device that is open already, or several; others are noticed when opened or first used.
-    Without ``dataflow_buffers`` nothing is run virtually, and neither these nor scratchpads are known.
+    ``devices`` is one open ttnn device, or several; others are detected when opened or first used. Without
+    ``dataflow_buffers``, nothing is run virtually, and dataflow buffers and scratchpads are unknown.
     """
     return Instrument(
         import_ttnn(), [device for device in flat([devices]) if device is not None], client, dataflow_buffers
@@ -49,7 +49,7 @@ def instrument(
 
 
 class _Call(NamedTuple):
-    """An operation that runs. ``again`` is what to call for a virtual run, None if that could have effects."""
+    """A running operation. ``again`` is the function for a virtual run, None if that could have side effects."""
 
     name: str
     args: tuple[Any, ...]
@@ -58,15 +58,15 @@ class _Call(NamedTuple):
 
 
 class _Thread(threading.local):
-    """What a thread is doing: captures belong to threads."""
+    """The state of a thread, because captures are per thread."""
 
     depth = 0
-    call: _Call | None = None  # what the capture that is under way belongs to; None if there is none
+    call: _Call | None = None  # the operation of the current capture, or None
     virtual = False
 
 
 class Instrument:
-    """Follows every ttnn operation of this process with a graph capture and reports to the server what it tells.
+    """Captures the graph of every ttnn operation of this process and reports it to the server.
 
     ::
 
@@ -74,22 +74,22 @@ class Instrument:
             model(inputs)
             print(tracking.stats())
 
-    Seen exactly: buffers that operations allocate and free, also those that live only inside one, and the circular
-    buffers of programs made from now on. What happens between operations, above all tensors that die, is noticed when
-    the next one begins or at ``poll()``; a buffer that appears there has no known size, and what it takes of the banks
-    stands for it.
+    Tracked exactly: buffers that operations allocate and free, including those that exist only inside an operation, and
+    the circular buffers of programs made from now on. Changes between operations, mainly freed tensors, are detected
+    when the next operation begins or at ``poll()``. The size of a buffer that appears there is not known; its reserved
+    size is used instead.
 
-    Dataflow buffers and scratchpads are told by ttnn only for a run without dispatch. So an operation that made a
-    program is run once more in that way, with its own arguments, when it has succeeded; not if it is written in Python
-    or has freed one of its arguments. Their addresses are worked out, by the way ttnn places them.
+    ttnn reports dataflow buffers and scratchpads only for a run without dispatch. So an operation that made a program
+    and succeeded is run again in this way, with its own arguments, unless it is written in Python or has freed one of
+    its arguments. The addresses are computed from the way ttnn places these parts.
 
-    Not seen: kernels, which program ran last on a core, programs made before, programs that differ from chip to chip of
-    a mesh, and what an operation does while the workload itself captures a graph (later its buffers are found, its
-    programs are not). Operations of several threads are each seen, but in the order in which they end. Devices are held
-    until they are closed.
+    Not tracked: kernels; which program ran last on a core; programs made before; programs that differ between the chips
+    of a mesh; and operations while the workload itself captures a graph (their buffers are found later, their programs
+    are not). Operations of several threads are reported in the order in which they end. Devices are kept alive until
+    they are closed.
 
-    An operation costs some 0.4 ms more, and 1 µs for each live buffer. The native agent (``ttmem run``) sees all of
-    this for less.
+    Each operation costs about 0.4 ms more, and 1 µs for each live buffer. The native agent (``ttmem run``) tracks all
+    of this at a lower cost.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Instrument:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._thread = _Thread()
-        self._running = 0  # operations under way, on all threads
+        self._running = 0  # running operations, on all threads
         self._meshes: dict[int, Mesh] = {}
         self._numbers = itertools.count(1)
         self._patches = Patches(ttnn)
@@ -129,7 +129,7 @@ class Instrument:
         self.stop()
 
     def stop(self) -> None:
-        """Leave ttnn as it was. What was reported is taken back, for from now on nobody would see it go."""
+        """Restore ttnn. Reported allocations are withdrawn, because their frees would not be seen any more."""
         global _active
         if self._here():
             _active = None
@@ -144,29 +144,29 @@ class Instrument:
                 self.client.close(_STOP_SECONDS if connected else 0.0)
 
     def poll(self) -> None:
-        """Look for what happened since the last operation ended. Waits for nothing; not while operations run."""
+        """Report changes since the last operation ended. Does not wait, and does nothing while operations run."""
         if self._here():
             with self._lock:
                 if not self._running:
                     self._look()
 
     def _here(self) -> bool:
-        """Is there anything to track? Not in a forked child: what it inherited is its parent's, maybe a locked lock."""
+        """Whether to track. Not in a forked child: its state belongs to the parent, and a lock may be held."""
         return self._on and os.getpid() == self._pid
 
     def stats(self) -> dict[str, int | str | None]:
-        """How the tracking fares.
+        """Statistics of the tracking.
 
-        ``operations`` begun; of these ``skipped`` because a capture of somebody else was under way; buffers ``found``
-        that no operation told; events ``lost`` on a device that could not be found; ``virtual`` runs; programs whose
-        dataflow buffers are ``unknown``; ``errors``, of which ``trouble`` is the last.
+        ``operations`` begun; those ``skipped`` because another capture was active; buffers ``found`` that no operation
+        reported; events ``lost`` because their device could not be found; ``virtual`` runs; programs whose dataflow
+        buffers are ``unknown``; ``errors``; ``trouble`` is the last error.
         """
         return {**self._counts, "trouble": self._trouble}
 
     # -- around an operation -------------------------------------------------------------------------------------
 
     def _follow(self, run: Callable[..., Any], call: _Call) -> Any:
-        """Run an operation and report what it does. Whatever goes wrong with the latter, the former goes on."""
+        """Run an operation and report what it does. An error in the reporting does not affect the operation."""
         mine = self._thread
         inside = mine.depth > 0
         if not self._here() or mine.virtual or (inside and not self._divides(call)):
@@ -191,9 +191,9 @@ class Instrument:
                     self._running -= 1
 
     def _divides(self, call: _Call) -> bool:
-        """Is an operation inside another followed on its own? Only then can it be run virtually on its own.
+        """Whether a nested operation is captured separately. Only then can it be run virtually by itself.
 
-        In its slow mode ttnn captures too, around this operation, and that capture is not ours to end.
+        In its slow mode, ttnn itself captures around this operation, and we must not end that capture.
         """
         config = self._ttnn.CONFIG
         return (
@@ -206,7 +206,7 @@ class Instrument:
     def _started(self) -> None:
         with self._lock:
             self._counts["operations"] += 1
-            if not self._running:  # else the buffers of another thread's operation would seem to come from nowhere
+            if not self._running:  # else buffers of an operation on another thread would look unexplained
                 self._look()
             self._running += 1
 
@@ -217,7 +217,7 @@ class Instrument:
             self._counts["skipped"] += 1
             return
         for device in devices(self._ttnn, (call.args, call.kwargs)):
-            self._opened(device)  # before the operation: what it makes there must not seem to have been there
+            self._opened(device)  # before the operation, so that its buffers do not look like earlier ones
         self._capture(call)
 
     def _capture(self, call: _Call | None) -> None:
@@ -233,7 +233,7 @@ class Instrument:
                 self._reveal(call if succeeded else call._replace(again=None), programs)
 
     def _take(self) -> list[tuple[GraphProgram, int | None]]:
-        """End the capture and report what it tells; the programs, and for those that were made their numbers."""
+        """End the capture and report its contents; returns the programs, with the numbers of new ones."""
         call, self._thread.call = self._thread.call, None
         events = list(read(self._graph.end_graph_capture() or ()))
         programs: list[tuple[GraphProgram, int | None]] = []
@@ -257,7 +257,7 @@ class Instrument:
         return programs
 
     def _reveal(self, call: _Call, programs: list[tuple[GraphProgram, int | None]]) -> None:
-        """Run an operation virtually and report what that tells of the programs it made."""
+        """Run an operation virtually and report what this shows about the programs it made."""
         runs: list[GraphProgram] = []
         if call.again is not None and intact(self._ttnn, (call.args, call.kwargs)):
             kwargs = {name: value for name, value in call.kwargs.items() if name not in _QUEUES}
@@ -276,15 +276,15 @@ class Instrument:
     def _run_virtually(self, again: Callable[[], Any]) -> list[GraphProgram]:
         """The programs an operation would run. Nothing is allocated or sent to the device.
 
-        It finds its programs in the cache and sets their arguments to the virtual buffers; each run for real sets them
-        anew before it dispatches.
+        The run finds its programs in the cache and sets their arguments to the virtual buffers. A real run sets them
+        again before it dispatches.
         """
         self._counts["virtual"] += 1
         mine = self._thread
         mine.virtual = True
         self._graph.begin_graph_capture(self._graph.RunMode.NO_DISPATCH)
         try:
-            again()  # its results must die before the capture ends
+            again()  # its results must be freed before the capture ends
         except Exception as error:
             self._failed(error)
         finally:
@@ -299,12 +299,12 @@ class Instrument:
             try:
                 mesh.check_cache()
                 self._counts["found"] += mesh.look()
-            except Exception as error:  # closed in a way we do not know of
+            except Exception as error:  # closed in an unknown way
                 self._failed(error)
                 self._forget(mesh)
 
     def _mesh(self, ident: int, call: _Call) -> Mesh | None:
-        """A device by the number that ttnn gives it; one never heard of is looked for where the operation got it."""
+        """A device by its ttnn number; an unknown device is searched for in the arguments of the operation."""
         if ident not in self._meshes:
             for device in devices(self._ttnn, (call.args, call.kwargs)):
                 if device.id() == ident:
@@ -326,7 +326,7 @@ class Instrument:
             self._counts["found"] += mesh.look()
 
     def _forget(self, mesh: Mesh) -> None:
-        """Report a device as closed, and its chips too if no other is on them."""
+        """Report a device as closed, and its chips too if no other device uses them."""
         del self._meshes[mesh.ident]
         mesh.forget()
         left = {chip for other in self._meshes.values() for chip in other.chips}
@@ -381,7 +381,7 @@ class Instrument:
         return call
 
     def _about_to_close(self, arguments: Iterable[Any], closing: list[Mesh]) -> None:
-        """Which devices go with the one that is closed."""
+        """The devices that are closed together with this one."""
         with self._lock:
             for device in flat(arguments):
                 mesh = self._meshes.get(device.id())
@@ -399,7 +399,7 @@ class Instrument:
 
     def _safely(self, function: Callable[..., None], *args: Any) -> None:
         try:
-            if self._here() or self._thread.call is not None:  # a capture that was begun is ended in any case
+            if self._here() or self._thread.call is not None:  # end a capture in any case
                 function(*args)
         except Exception as error:
             self._failed(error)

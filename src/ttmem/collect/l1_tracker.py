@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracks L1 by hand: the workload names its circular buffers and kernels, and this module sums them up."""
+"""Manual tracking of L1: the workload reports its circular buffers and kernels, and this module sums them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ttmem.collect.client import AllocationClient
 from ttmem.model.core_sets import Cores, cores_of, mask_from
 from ttmem.model.kinds import Confidence
 
-KERNEL_BYTES = 50 * 1024  # a guess on the safe side: code for a compute and two data movement processors
+KERNEL_BYTES = 50 * 1024  # a cautious estimate: code for a compute and two data movement processors
 
 _lock = threading.RLock()  # also held while reporting: a free must not overtake its allocation
 _ids = itertools.count(1)
@@ -20,7 +20,7 @@ _reporter: AllocationClient | None = None
 
 
 class L1Tracker:
-    """Adds up circular buffers and kernels as the workload names them; a kernel is taken for 50 KiB a core.
+    """Sums circular buffers and kernels that the workload reports; a kernel counts as 50 KiB per core.
 
     >>> tracker = L1Tracker()
     >>> tracker.track_cb(1024, 2048)
@@ -31,9 +31,9 @@ class L1Tracker:
     <BLANKLINE>
     L1: CBs=2.0MB, Kernels=3.1MB
 
-    ``cores`` says on which cores something lies: a mask (``ttmem.model.core_sets``), ``CoreRange`` or (x, y) values. A
-    circular buffer then counts on each of them. With ``client=True`` the server is told as well, as an estimate; a
-    server that is not there changes nothing.
+    ``cores`` are the cores that something occupies: a mask (``ttmem.model.core_sets``), ``CoreRange`` or (x, y) values.
+    A circular buffer then counts on each of them. With ``client=True``, everything is also reported to the server, as
+    an estimate; a missing server changes nothing.
     """
 
     def __init__(self, device: int = 0, client: AllocationClient | bool | None = None) -> None:
@@ -42,7 +42,7 @@ class L1Tracker:
         self.cb_total = 0
         self.kernel_est = 0
         self.num_kernels = 0
-        self._cbs: dict[tuple[int, int], list[int]] = {}  # (bytes a core, cores) -> ids
+        self._cbs: dict[tuple[int, int], list[int]] = {}  # (bytes per core, cores) -> ids
         self._kernels: dict[tuple[int, int], list[int]] = {}  # (number of cores, cores) -> ids
 
     @property
@@ -61,12 +61,12 @@ class L1Tracker:
             self._cbs.setdefault(key, []).append(ident)
             self.cb_total += size
             if self.client is not None and size:
-                # Its address is not known, so it must not look as if it had a place on its cores.
+                # Its address is not known, so it must not get a place in the map of its cores.
                 self.client.report_cb_allocation(device_id=self.device, size=size, cb_id=ident)
         return size
 
     def free_cb(self, num_tiles: int, tile_size: int, *, cores: Cores | None = None) -> int:
-        """A circular buffer that was tracked with these values is gone; returns its bytes."""
+        """A circular buffer that was tracked with these values was freed; returns its bytes."""
         key, size = _cb(num_tiles, tile_size, cores)
         with _lock:
             ident = _youngest(self._cbs, key, f"circular buffer of {num_tiles} tiles of {tile_size} B", "track_cb")
@@ -76,7 +76,7 @@ class L1Tracker:
         return size
 
     def track_kernel(self, num_cores: int = 1, *, cores: Cores | None = None) -> int:
-        """A kernel was added; returns its bytes on all its cores together, by estimate."""
+        """A kernel was added; returns its estimated bytes on all its cores together."""
         key, size = _kernel(num_cores, cores)
         with _lock:
             ident = next(_ids)
@@ -88,7 +88,7 @@ class L1Tracker:
         return size
 
     def unload_kernel(self, num_cores: int = 1, *, cores: Cores | None = None) -> int:
-        """A kernel that was tracked with these values is gone; returns its bytes."""
+        """A kernel that was tracked with these values was unloaded; returns its bytes."""
         key, size = _kernel(num_cores, cores)
         with _lock:
             ident = _youngest(self._kernels, key, f"kernel on {key[0]} cores", "track_kernel")
@@ -99,19 +99,19 @@ class L1Tracker:
         return size
 
     def cb_alloc(self, tiles: int, tile_size: int) -> None:
-        """``track_cb`` that prints what it added."""
+        """Like ``track_cb``, and prints what was added."""
         size = self.track_cb(tiles, tile_size)
         print(f"CB: +{_mb(size):.1f}MB")
 
     def kernel_add(self, cores: int = 1) -> None:
-        """``track_kernel`` by the number of cores."""
+        """Like ``track_kernel``, with the number of cores."""
         self.track_kernel(cores)
 
     def per_core(self) -> dict[tuple[int, int], int]:
-        """The bytes on each core, of everything whose cores were given."""
+        """The bytes on each core, of everything with known cores."""
         sums: dict[tuple[int, int], int] = {}
         with _lock:
-            cbs, kernels = self._cbs.copy(), self._kernels.copy()  # a collection may free some while we count
+            cbs, kernels = self._cbs.copy(), self._kernels.copy()  # a garbage collection may free some during the count
         held = [(mask, size * len(ids)) for (size, mask), ids in cbs.items()]
         held += [(mask, KERNEL_BYTES * len(ids)) for (_, mask), ids in kernels.items()]
         for mask, size in held:
@@ -139,7 +139,7 @@ class L1Tracker:
 
 
 def _shared_client() -> AllocationClient:
-    """One for all trackers of a process: they are one source, whose ids must not meet."""
+    """One client for all trackers of a process: they are one source, and their ids must not collide."""
     global _reporter
     with _lock:
         if _reporter is None:
@@ -148,7 +148,7 @@ def _shared_client() -> AllocationClient:
 
 
 def _cb(num_tiles: int, tile_size: int, cores: Cores | None) -> tuple[tuple[int, int], int]:
-    """What tells a circular buffer from others, and its bytes."""
+    """The key that identifies a circular buffer, and its bytes."""
     each = _integer("num_tiles", num_tiles) * _integer("tile_size", tile_size)
     mask = _mask(cores)
     return (each, mask), each * (mask.bit_count() or 1)
@@ -193,7 +193,7 @@ def _mb(size: int) -> float:
 
 
 def _after_fork() -> None:
-    """In a child, nobody is left to release what another thread of the parent held."""
+    """Replace the lock: if another thread of the parent held it, it would never be released here."""
     global _lock
     _lock = threading.RLock()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's table of live allocations, which is sent again to a server that missed events."""
+"""The client's table of live allocations. It is sent again to a server that missed events."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from ttmem.model.kinds import BUFFER_KINDS, FAMILY_OF, SPACE_OF, Kind
 Key = tuple[Device, int, int, int, int]  # a client names one device, never a mesh
 _FIRST_PART = int(Kind.CB)
 _L1 = int(Kind.L1)
-_LAST_ADDRESS = 0xFFFFFFFF  # beyond it an id names a core, too
-_SPACES = tuple(-1 - space for space in SPACE_OF)  # of buffers; negative, to differ from families of parts
+_LAST_ADDRESS = 0xFFFFFFFF  # above it, an id also contains a core
+_SPACES = tuple(-1 - space for space in SPACE_OF)  # of buffers; negative, unlike the families of parts
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 
 
@@ -42,23 +42,23 @@ def _key(device: Device, kind: Kind, address: int, program: int, allocator: int,
 
 
 def _taken(allocation: Allocated, kind: Kind) -> int | None:
-    """What the allocator took: not known unless it was said, and nothing for what is not the allocator's."""
+    """Reserved bytes: unknown unless reported, and 0 for what no allocator manages."""
     if kind >= _FIRST_PART:
         return 0
     return None if allocation.extra is None else allocation.extra.reserved
 
 
 class LiveTable:
-    """Folds events the way the server does, as far as needed to say again what is live."""
+    """Applies events as the server does, as far as needed to send the live allocations again."""
 
     def __init__(self) -> None:
         self.devices: dict[int, DeviceOpened] = {}
         self.tally = ClientTotals()
         self._allocations: dict[Key, Allocated] = {}
         self._parts: dict[tuple[Device, int], set[Key]] = {}  # of a device's program
-        self._writes: dict[Key, Kind] = {}  # what lies where a core was written to
+        self._writes: dict[Key, Kind] = {}  # the kind of each per-core write
         self._programs: dict[tuple[Device, int], ProgramCompiled] = {}
-        self._resident: dict[tuple[Device, int], int] = {}  # cores on which a device's program ran last; by that run
+        self._resident: dict[tuple[Device, int], int] = {}  # for a device's program, the cores on which it ran last
         self._closed: set[Device] = set()
         self._views: dict[tuple[Device, int, Kind], Viewed] = {}
         self._phases: dict[int, PhaseBegan] = {}
@@ -68,7 +68,7 @@ class LiveTable:
         return len(self._allocations)
 
     def fold(self, event: Event) -> Event:
-        """Apply an event; returns it, with the kind filled in if a free left it out."""
+        """Apply an event; returns it, with the kind filled in if a free lacks it."""
         if type(event) is Allocated:
             self._allocated(event)
         elif type(event) is Freed:
@@ -78,10 +78,11 @@ class LiveTable:
         return event
 
     def resend(self, generation: int) -> list[Event]:
-        """Events that build the table anew on the other side.
+        """Events that rebuild the table in the server.
 
-        Allocations come before runs and phases: a program that ran is made of them, and a phase begins with what is
-        there. A view is compared with all there is, so it comes when what was not named again has gone, too.
+        Allocations come before runs and phases, because a program run needs its parts, and a phase begins with the live
+        allocations. A view is compared with all live allocations, so it comes after the end of the resync has removed
+        the others.
         """
         used = {key[0] for key in self._allocations}
         exist = {*self._parts, *self._programs}
@@ -99,7 +100,7 @@ class LiveTable:
 
     def _other(self, event: Event) -> None:
         if isinstance(event, ProgramCompiled):
-            known = self._programs.get((event.device, event.program), event)  # which the news does not take back
+            known = self._programs.get((event.device, event.program), event)  # which the new event does not revoke
             merged = event._replace(ring=event.ring or known.ring, tag=event.tag or known.tag)
             self._programs[event.device, event.program] = merged
         elif isinstance(event, ProgramDestroyed):
@@ -125,7 +126,7 @@ class LiveTable:
             self._phases.pop(event.ident, None)
 
     def _run(self, event: ProgramRun) -> None:
-        """The program is now the resident one on these cores, and others are no more."""
+        """The program is now resident on these cores, and other programs are not."""
         key = event.device, event.program
         cores = self._resident.pop(key, 0) | event.cores
         for other in [other for other in self._resident if other[0] == event.device]:
@@ -162,7 +163,7 @@ class LiveTable:
             self._allocations[key] = known._replace(refs=known.refs + 1)
 
     def _lies(self, device: Device, ident: int) -> Kind:
-        """What is at the place of a per-core write, as the server will say."""
+        """The kind of a per-core write, as the server will determine it."""
         geometry = None
         if isinstance(device, int) and device in self.devices:
             chip = self.devices[device].chip
@@ -193,7 +194,7 @@ class LiveTable:
         reported = event.kind
         if event.address or (reported is not None and reported >= _FIRST_PART and reported != Kind.FIRMWARE):
             return None
-        # Allocations reported at address 0 are told apart by size, as the server does; the youngest goes.
+        # Allocations reported at address 0 are distinguished by size, as in the server; the newest is freed first.
         spaces = set(_SPACES) if reported is None else {_SPACES[reported]}
         wanted = [
             k

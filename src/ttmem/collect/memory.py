@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of this process on its devices, for the workload itself: used now, peaks, and peaks of named phases.
+"""Memory of this process on its devices, for the workload itself: current use, peaks, and peaks of named phases.
 
-A ``kind`` is the label of a kind ("dram", "l1", "cb", ...) or of a pool: "dram_pool" is DRAM and traces together and
-what None means, "l1_pool" all that lies in the L1 of the compute grid. They are two memories, so nothing adds them up.
-A ``device`` is tt-metal's number of a chip, None all of them together. docs/phases.md says what each meter knows.
+A ``kind`` is the label of a kind ("dram", "l1", "cb", ...) or of a pool. "dram_pool", the default, is DRAM and traces
+together; "l1_pool" is everything in the L1 of the compute grid. They are two memories and are never summed. A
+``device`` is tt-metal's number for a chip; None means all chips together. docs/phases.md describes the meters.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class NoMeter(RuntimeError):
-    """Nothing in this process knows the answer; the text says what would."""
+    """No meter in this process can answer; the message says what to do."""
 
 
 _NO_METER = (
     "nothing in this process measures memory: run it with `ttmem run -- COMMAND`, report with an AllocationClient "
     "(TT_ALLOC_TRACKING_ENABLED=1) or ttmem.instrument(), or start a ttmem.MemoryReporter"
 )
-# What is said of each meter's peaks.
+# A note on the peaks of each meter.
 _PEAKS = {"agent": "exact", "client": "exact about what was reported", "reporter": "only as sampled"}
 
 
 def memory_allocated(device: int | None = None, kind: str | None = None) -> int:
-    """Bytes that are allocated now, as they were asked for."""
+    """Bytes that are allocated now, as requested."""
     return _reading(device, kind).used
 
 
@@ -54,22 +54,22 @@ def max_memory_allocated(device: int | None = None, kind: str | None = None) -> 
 
 
 def memory_reserved(device: int | None = None, kind: str | None = None) -> int:
-    """Bytes that the allocator took for it: whole pages, in all banks. Nothing for what is no buffer."""
+    """Bytes that the allocator reserved: whole pages, in all banks. 0 for anything that is not a buffer."""
     return _known_bytes(_reading(device, kind).reserved)
 
 
 def max_memory_reserved(device: int | None = None, kind: str | None = None) -> int:
-    """The most that the allocator took since the start, or since ``reset_peak_memory_stats``."""
+    """The most that the allocator reserved since the start, or since ``reset_peak_memory_stats``."""
     return _known_bytes(_reading(device, kind).reserved_peak)
 
 
 def reset_peak_memory_stats(device: int | None = None) -> None:
-    """Let the maxima of a device, or of all and of all together, start anew from what is allocated now."""
+    """Reset the maxima of one device, or of all devices and their sum, to the current values."""
     _recorder().reset(_device_number(device))
 
 
 def memory_summary(device: int | None = None) -> str:
-    """All of it as a table."""
+    """All values as a table."""
     device = _device_number(device)
     recorder = _recorder()
     readings = recorder.read()
@@ -87,7 +87,7 @@ def memory_summary(device: int | None = None) -> str:
 
 
 class PhaseFigures(NamedTuple):
-    """What one kind on one device did in a phase."""
+    """The values of one kind on one device in a phase."""
 
     begin: int
     peak: int
@@ -99,10 +99,10 @@ class PhaseFigures(NamedTuple):
 
 
 class phase:
-    """Names a stretch of the run and measures it, as ``with phase("prefill"):`` or as a decorator of a function.
+    """Names and measures a part of the run: ``with phase("prefill"):``, or a decorator of a function.
 
-    Phases nest, in each thread and each task by itself; a phase sees the memory of the whole process. It is reported to
-    the server, too. Without a meter it measures nothing and ``meter`` is None; it never raises.
+    Phases nest separately in each thread and each task. A phase measures the memory of the whole process, and is also
+    reported to the server. Without a meter it measures nothing and ``meter`` is None. It never raises.
 
     >>> reports = client.AllocationClient(enabled=True, socket_path="/nowhere")
     >>> with phase("load") as load:
@@ -115,7 +115,7 @@ class phase:
     def __init__(self, name: str) -> None:
         self.name = str(name)
         self.meter: str | None = None  # "agent", "client" or "reporter", once it has begun
-        # Its number, that of the phase around it, and who measures: several, if it is within itself.
+        # Its number, the number of the enclosing phase, and the recorder; several entries if it is nested in itself.
         self._begun: list[tuple[int, int, PhaseRecorder | None]] = []
         self._stretches: dict[_Key, PhaseFigures] = {}
 
@@ -125,7 +125,7 @@ class phase:
         return None if found is None else found.begin
 
     def peak(self, kind: str | None = None, device: int | None = None) -> int | None:
-        """The most that was allocated within."""
+        """The most that was allocated during the phase."""
         found = self._stretch(kind, device)
         return None if found is None else found.peak
 
@@ -135,7 +135,7 @@ class phase:
         return None if found is None else found.end
 
     def delta(self, kind: str | None = None, device: int | None = None) -> int | None:
-        """How much more was allocated when it ended than when it began."""
+        """Bytes allocated at the end minus bytes allocated at the begin."""
         found = self._stretch(kind, device)
         return None if found is None else found.delta
 
@@ -146,7 +146,7 @@ class phase:
             recorder = _recorder()
             recorder.begin(ident, self.name, outer)
             self.meter = recorder.name
-        except Exception:  # measuring may fail, the workload may not
+        except Exception:  # an error in measuring must not stop the workload
             recorder = None
         self._begun.append((ident, outer, recorder))
         return self
@@ -171,11 +171,11 @@ class phase:
         return measured  # type: ignore[return-value]
 
     def _stretch(self, kind: str | None, device: int | None) -> PhaseFigures | None:
-        """None before it ended, without a meter, and of a kind that the meter does not see."""
+        """The figures; None before its end, without a meter, and for a kind that the meter cannot track."""
         kind, device = _known(kind), _device_number(device)
         found = self._stretches.get((device, kind))
         if found is None and (None, kind) in self._stretches:
-            return PhaseFigures(0, 0, 0)  # nothing of that kind was ever on that device
+            return PhaseFigures(0, 0, 0)  # this kind never occurred on this device
         return found
 
 
@@ -185,7 +185,7 @@ class _Open(NamedTuple):
 
 
 class Peaks:
-    """The peaks that a meter gives away whenever a phase begins or ends: the user's own, and each phase's."""
+    """Collects the peaks that a meter resets whenever a phase begins or ends: for the user, and for each phase."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -209,7 +209,7 @@ class Peaks:
         return {key: PhaseFigures(begin.get(key, 0), peaks[key], reading.used) for key, reading in readings.items()}
 
     def added(self, key: _Key, reading: Reading) -> Reading:
-        """A reading with the peaks since the user last reset them."""
+        """A reading with the peaks since the last reset by the user."""
         peak, reserved = self._highest.get(key, (0, 0))
         known = reserved is not None and reading.reserved_peak is not None
         taken = max(reserved or 0, reading.reserved_peak or 0) if known else None
@@ -224,7 +224,7 @@ class Peaks:
 
 
 class PhaseRecorder:
-    """A meter, and the peaks it has given away so far."""
+    """A meter, and the peaks that it has returned so far."""
 
     def __init__(self, name: str, meter: Meter, peaks: Peaks) -> None:
         self.name = name
@@ -251,12 +251,12 @@ class PhaseRecorder:
 _idents = itertools.count(1)
 _inside: ContextVar[int] = ContextVar("ttmem_phase", default=0)
 _agent = AgentMeter()
-# By what keeps the numbers, which several meters may ask: another meter that comes and goes changes nothing of them.
+# By the object that holds the numbers. Several meters may read it, and a new meter does not change them.
 _peaks: weakref.WeakKeyDictionary[object, Peaks] = weakref.WeakKeyDictionary()
 
 
 def _recorder() -> PhaseRecorder:
-    """The best meter there is now."""
+    """The best available meter."""
     if _agent.available():
         return PhaseRecorder("agent", _agent, _peaks_of(_agent))
     newest = client.newest()
@@ -294,23 +294,23 @@ def _reading(device: int | None, kind: str | None) -> Reading:
     readings = recorder.read()
     found = readings.get((device, kind))
     if found is None and (None, kind) not in readings:
-        raise NoMeter(f"the {recorder.name} of this process does not see {kind}; `ttmem run -- COMMAND` would")
+        raise NoMeter(f"the {recorder.name} of this process does not track {kind}; `ttmem run -- COMMAND` does")
     return found or _NOTHING
 
 
 def _known_bytes(reserved: int | None) -> int:
     if reserved is None:
         raise NoMeter(
-            "what the allocator took was not reported of everything: give report_allocation its `reserved`, "
+            "the reserved size is not known for all allocations: pass `reserved` to report_allocation, "
             "or use `ttmem run -- COMMAND`"
         )
     return reserved
 
 
 def _after_fork() -> None:
-    """A child holds nothing yet; a lock that another thread of its parent held would never be released."""
+    """A child holds nothing yet. Locks are replaced: one held by another thread of the parent is never released."""
     for peaks in list(_peaks.values()):
-        peaks.lock = threading.RLock()  # phases of the parent may end here, too
+        peaks.lock = threading.RLock()  # phases of the parent may also end in the child
     _peaks.clear()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishes the figures of this process's allocators, so that others need not open the device."""
+"""Publishes the numbers of this process's allocators, so that other processes need not open the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ttmem.collect.meters import DRAM_POOL, L1_POOL
 from ttmem.model.kinds import POOL_OF, Kind, Pool
 
 KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
-_TTNN = "ttnn"  # the workload's own; ttmem does not depend on it
+_TTNN = "ttnn"  # imported by the workload; ttmem does not depend on it
 
 View = Callable[[Any, Kind], Any]
 
@@ -35,22 +35,22 @@ class Sample(NamedTuple):
 
 
 class _Device:
-    """One device as it was given: the chips it is, and the last look at it."""
+    """One device: its chips, and the last reading of it."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
         self.chips = _chips(device)
         self.allocator = 0 if isinstance(device, int) else _ident(device) + 1
         self.samples: dict[Kind, Sample] = {}
-        self.trouble: str | None = "not looked at yet"
+        self.trouble: str | None = "not read yet"
 
 
 class MemoryReporter:
-    """Takes the memory views of open devices and publishes them; it never opens one.
+    """Reads the memory views of open devices and publishes them; it never opens a device.
 
-    ``devices`` are those of ttnn; of a mesh every chip is reported. ``view`` is what to ask instead of
-    ``ttnn.get_memory_view``. With an ``interval`` in seconds a thread of its own publishes; stop it before the devices
-    are closed, by ``stop()`` or the end of a ``with`` block. Errors of the runtime are counted, never raised.
+    ``devices`` are ttnn devices; every chip of a mesh is reported. ``view`` is called instead of
+    ``ttnn.get_memory_view``. With an ``interval`` in seconds, a thread publishes at this interval; stop it before the
+    devices are closed, with ``stop()`` or the end of a ``with`` block. Errors of the runtime are counted, never raised.
 
     >>> class Idle:
     ...     num_banks, total_bytes_per_bank, total_bytes_allocated_per_bank = 64, 1000, 80
@@ -87,7 +87,7 @@ class MemoryReporter:
             self._thread.start()
 
     def publish(self) -> bool:
-        """Look at every device now and tell the server. False if some device could not be looked at."""
+        """Read every device now and report to the server. False if a device could not be read."""
         with self._looking:
             for device in self._devices:
                 self._look(device)
@@ -97,7 +97,7 @@ class MemoryReporter:
 
     @property
     def available(self) -> bool:
-        """Could every device be looked at the last time?"""
+        """Whether every device could be read the last time."""
         return all(device.trouble is None for device in self._devices)
 
     def status(self, device: int) -> str:
@@ -107,34 +107,34 @@ class MemoryReporter:
         return "available" if trouble is None else f"unavailable: {trouble}"
 
     def total(self, device: int) -> int | None:
-        """L1 in buffers on a chip by the word of its allocators; None if they cannot be asked."""
+        """L1 in buffers on a chip as reported by its allocators; None if they cannot be read."""
         found = [e.samples[Kind.L1].total for e in self._devices if device in e.chips and Kind.L1 in e.samples]
         return sum(found) if found else None
 
     def inferred(self, device: int, tracked: int) -> int | None:
-        """What of that is not tracked; never negative.
+        """The part of the total that is not tracked; never negative.
 
-        On stock ttnn the allocators know buffers only, so this is no measure of circular buffers and kernels.
+        On stock ttnn the allocators count buffers only, so this does not measure circular buffers and kernels.
         """
         total = self.total(device)
         return None if total is None else max(0, total - tracked)
 
     def totals(self) -> dict[tuple[int | None, str], tuple[int, int]]:
-        """Bytes at the last look and at most of all looks, by chip or None for all, and by kind or pool."""
+        """Bytes at the last reading and the maximum of all readings, by chip or None for all, and by kind or pool."""
         with self._looking:
             return {key: (used, max(used, self._peaks.get(key, 0))) for key, used in self._used().items()}
 
     def reset_peaks(self) -> None:
-        """Let the maxima start anew from the last look."""
+        """Reset the maxima to the last reading."""
         with self._looking:
             self._peaks = self._used()
 
     def is_running(self) -> bool:
-        """Has it not been stopped?"""
+        """Whether it has not been stopped."""
         return not self._stopped.is_set()
 
     def stop(self) -> None:
-        """Publish no more. What was published last stays in the account until the device is closed."""
+        """Stop publishing. The last published numbers stay in the account until the device is closed."""
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -152,7 +152,7 @@ class MemoryReporter:
     def _look(self, entry: _Device) -> None:
         try:
             samples = {kind: _sample(self._view(entry.device, kind)) for kind in KINDS}
-        except Exception as error:  # the device is closed or busy: the workload's affair
+        except Exception as error:  # the device is closed or busy
             self.errors += 1
             samples = {}
             entry.trouble = (str(error) or type(error).__name__).splitlines()[0]
@@ -176,7 +176,7 @@ class MemoryReporter:
         return found
 
     def _after_fork(self) -> None:
-        """The thread stayed with the parent, and so did whoever held a lock."""
+        """A child has no thread, and a lock that another thread held would never be released."""
         stopped = self._stopped.is_set()
         self._looking, self._stopped, self._thread = threading.RLock(), threading.Event(), None
         if stopped:
@@ -184,7 +184,7 @@ class MemoryReporter:
 
 
 def running() -> MemoryReporter | None:
-    """The reporter made last of those that have not been stopped."""
+    """The newest reporter that has not been stopped."""
     for reference in reversed(_reporters):
         reporter = reference()
         if reporter is not None and reporter.is_running():
@@ -201,7 +201,7 @@ def _run(reference: weakref.ref[MemoryReporter], stopped: threading.Event, inter
         if reporter is None:
             return
         reporter.publish()
-        del reporter  # one that the workload forgot is not kept alive by its thread
+        del reporter  # the thread must not keep an unused reporter alive
         if stopped.wait(interval):
             return
 
@@ -235,7 +235,7 @@ def _ident(device: Any) -> int:
 
 
 def _chips(device: Any) -> list[int]:
-    """The numbers of the chips that a device is."""
+    """The numbers of the chips of a device."""
     if isinstance(device, int):
         return [device]
     if hasattr(device, "get_device_ids"):

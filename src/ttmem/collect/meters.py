@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meters: what a workload holds now and held at most, read without a server."""
+"""Meters: the current and highest memory use of a workload, read without a server."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Reading(NamedTuple):
     """Bytes of one kind or pool on one device, or on all together; the peaks are those since they were last reset."""
 
     used: int
-    # What the allocators took; nothing for what lies outside their banks, such as circular buffers. None if it was not
-    # reported of everything that is live, or was since the reset.
+    # Reserved bytes; 0 for memory outside the banks of an allocator, such as circular buffers. None unless it was
+    # reported for everything that is live, or was live since the reset.
     reserved: int | None
     peak: int
     reserved_peak: int | None
 
 
-# By Metal's device number, None for all devices together; and by the label of a kind, or DRAM_POOL or L1_POOL.
+# By tt-metal's device number (None: all devices together), and by the label of a kind, or DRAM_POOL or L1_POOL.
 Readings = Mapping[tuple[int | None, str], Reading]
 
 
 class Meter(Protocol):
-    """Something that knows what this process holds. What never held anything may be missing in its readings.
+    """Measures the memory of this process. Kinds that never occurred may be missing in its readings.
 
-    The begin and the end of a phase are moments of their own: the mark is made, the peaks up to it are returned and
-    start anew, and no allocation of any thread comes between. Whoever keeps peaks over longer stretches folds in what
-    ``read_and_reset``, ``phase_began`` and ``phase_ended`` return.
+    The begin and end of a phase are atomic: the mark is made, the peaks so far are returned and reset, and no
+    allocation of any thread comes in between. To keep peaks over a longer time, combine what ``read_and_reset``,
+    ``phase_began`` and ``phase_ended`` return.
     """
 
     def read(self) -> Readings: ...
@@ -44,18 +44,18 @@ class Meter(Protocol):
     def reset_peaks(self) -> None: ...
 
     def read_and_reset(self) -> Readings:
-        """The readings, and every peak starts anew from what is used, in one step."""
+        """Return the readings and reset every peak to the current use, in one step."""
         ...
 
     def phase_began(self, ident: int, name: str, parent: int) -> Readings:
-        """Mark that a phase begins, inside the phase ``parent`` or 0; the readings as of ``read_and_reset``."""
+        """Mark the begin of a phase, inside the phase ``parent`` or 0; returns readings as ``read_and_reset`` does."""
         ...
 
     def phase_ended(self, ident: int) -> Readings: ...
 
 
 class ClientMeter:
-    """What this process reported through a client: exact about that, and about nothing else."""
+    """The reports of this process through a client: exact for these, without anything else."""
 
     def __init__(self, client: AllocationClient) -> None:
         self.client = client
@@ -80,7 +80,7 @@ class ClientMeter:
 
 
 class ReporterMeter:
-    """What allocators say when they are asked: exact about buffers now; of peaks only what it happened to see."""
+    """Samples of the allocators: exact for current buffers; peaks between two samples are missed."""
 
     def __init__(self, reporter: MemoryReporter) -> None:
         self.reporter = reporter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact L1 needs of a program that is given to ttnn as a ``ttnn.ProgramDescriptor``, before it has run."""
+"""Computes the exact L1 needs of a ``ttnn.ProgramDescriptor`` before the program runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CircularBuffer(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A kernel by its source, what runs it (``reader``, ``writer``, ``compute``, ...), and its cores, a mask."""
+    """A kernel: its source, its role (``reader``, ``writer``, ``compute``, ...), and its cores as a mask."""
 
     source: str
     runs_as: str
@@ -35,7 +35,7 @@ class Kernel(NamedTuple):
 
 
 class DescriptorSizes(NamedTuple):
-    """What a program needs. The sizes of kernels are known only when they are compiled."""
+    """The L1 needs of a program. The sizes of kernels are known only when they are compiled."""
 
     circular_buffers: list[CircularBuffer]
     kernels: list[Kernel]
@@ -47,7 +47,7 @@ class DescriptorSizes(NamedTuple):
 
     @property
     def fullest_core(self) -> int:
-        """Bytes of circular buffers on the core that has the most."""
+        """Bytes of circular buffers on the fullest core."""
         taken = Counter[tuple[int, int]]()
         for buffer in self.circular_buffers:
             if not buffer.shared:
@@ -57,8 +57,8 @@ class DescriptorSizes(NamedTuple):
     def placed(self, base: int, unit: int) -> list[GraphPart]:
         """The circular buffers with the addresses ttnn will give them, without those that lie in tensors.
 
-        ``base`` is the first: ``ttnn._ttnn.reports.get_device_info(device).address_at_first_l1_cb_buffer``. All are
-        multiples of ``unit``: ``ttnn.get_dram_alignment()``.
+        ``base`` is the first address: ``ttnn._ttnn.reports.get_device_info(device).address_at_first_l1_cb_buffer``. All
+        are multiples of ``unit``: ``ttnn.get_dram_alignment()``.
         """
         parts = [
             GraphPart(0, Kind.CB, buffer.address or 0, buffer.size, buffer.cores, buffer.shared)
@@ -68,7 +68,7 @@ class DescriptorSizes(NamedTuple):
 
 
 def descriptor_sizes(descriptor: Any) -> DescriptorSizes:
-    """What is in a ``ttnn.ProgramDescriptor``. Of a ``ttnn.MeshProgramDescriptor`` give the single programs."""
+    """The contents of a ``ttnn.ProgramDescriptor``. For a ``ttnn.MeshProgramDescriptor``, pass its single programs."""
     if not (hasattr(descriptor, "cbs") and hasattr(descriptor, "kernels")):
         raise TypeError(f"expected a ttnn.ProgramDescriptor, which has cbs and kernels, not {descriptor!r}")
     return DescriptorSizes(
@@ -90,10 +90,10 @@ def report_descriptor(
     unit: int,
     tag: str | None = None,
 ) -> DescriptorSizes:
-    """Report a program's circular buffers. It holds them until ``client.report_program_destroyed``.
+    """Report the circular buffers of a program. They are held until ``client.report_program_destroyed``.
 
-    ``program`` is any number that the client's other programs do not have; ``base`` and ``unit`` are as for
-    ``placed``. What lies in tensors adds nothing and kernels have no size yet: neither is reported.
+    ``program`` is a number that no other program of the client has; ``base`` and ``unit`` are as for ``placed``.
+    Circular buffers in tensors add no bytes and kernels have no size yet, so they are not reported.
     """
     sizes = descriptor_sizes(descriptor)
     client.report_program_compiled(device_id=device, program=program, tag=tag)

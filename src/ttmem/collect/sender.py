@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends events to the server from a thread of its own; the workload never waits.
+"""Sends events to the server from a separate thread; the workload never waits.
 
-Putting an event only appends to a queue, which is safe anywhere: in a destructor that the collector calls, in a signal
-handler. A thread of our own folds the queue into a table of what is live and sends it on. If the server is away, slow
-or stopped, events stay in the table instead, and when it is back the whole table is sent again: the account is exact
-once more, and the number of events it did not see is reported with it.
+``put`` only appends to a queue, which is safe anywhere: in a destructor that the garbage collector calls, in a signal
+handler. A thread applies the queued events to a table of live allocations and sends them. If the server is unavailable,
+slow or stopped, events are only applied to the table. When the server is available again, the whole table is sent with
+the number of missed events. Then the account is exact again.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _PIECE_EVENTS = 1024
 _BACKLOG_BYTES = 1 << 20
-_MEASURED_BYTES = 8 << 20  # of backlog while the workload asks for readings: those cannot leave events in the queue
-_QUEUE_LIMIT_EVENTS = 1 << 17  # events that wait for a server that reads too slowly, beyond the backlog
+_MEASURED_BYTES = 8 << 20  # of backlog while the workload takes readings, which cannot leave events in the queue
+_QUEUE_LIMIT_EVENTS = 1 << 17  # events beyond the backlog, for a server that reads too slowly
 _QUEUE_HELP_EVENTS = 1 << 18
 _HELP_EVENTS = 16
 _DECIDE_SECONDS = 0.5
-_FOLD_SECONDS = 2.0  # that a question waits for whoever folds; for ever, if it interrupted them in their own thread
-_LAST_SECONDS = 1.0  # to send what is left when nobody reports any more
+_FOLD_SECONDS = 2.0  # limit for waiting on the lock; a query that interrupted the lock's holder would wait forever
+_LAST_SECONDS = 1.0  # to send the rest after the last client is closed
 
 
 class _LiveQuery:
-    """A question in the queue: what is live by all that stands before it. A mark is put in its very place."""
+    """A query in the queue: the totals after all events before it. A mark is put at its position."""
 
     def __init__(self, reset: bool, mark: Event | None) -> None:
         self._reset = reset
@@ -55,36 +55,36 @@ class _LiveQuery:
 
 
 class Sender:
-    """One process's way to the server: a queue, a thread, a connection, and the table of what is live."""
+    """Sends the events of one source: a queue, a thread, a connection, and the table of live allocations."""
 
     def __init__(self, paths: list[str] | None, hello: bytes) -> None:
         self._paths = paths
         self._hello = hello
-        self.users = 1  # who share it (see shared)
+        self.users = 1  # number of clients that share it (see sender_pool)
         self.open = True
-        self._deadline = 0.0  # of sending, once it is closed
-        self._queue: deque[Event | int | _LiveQuery] = deque()  # a number is a flush that waits for its answer
-        self._folding = threading.Lock()  # not one that a thread could take twice: a table must not change within
+        self._deadline = 0.0  # for sending, after it is closed
+        self._queue: deque[Event | int | _LiveQuery] = deque()  # an int is a flush that waits for its answer
+        self._folding = threading.Lock()  # not reentrant: the table must not change during a change
         self._starting = threading.Lock()
         self._running = False
         self._next_start = 0.0
-        self._bell: SimpleQueue[None] = SimpleQueue()  # an Event is not to be set by who interrupts its setting
+        self._bell: SimpleQueue[None] = SimpleQueue()  # an Event must not be set by code that interrupts its set()
         self._rung = False
         self._live = LiveTable()
         self._line: ServerConnection | None = None
-        self._head_events = 0  # of what is being sent
+        self._head_events = 0  # events in the piece that is being sent
         self._resending: Iterator[bytes] | None = None
-        self._pieces: deque[tuple[bytes, int]] = deque()  # to be sent after that: records, and how many events
+        self._pieces: deque[tuple[bytes, int]] = deque()  # to be sent next: records and their number of events
         self._backlog = 0
         self._token = 0
-        self._gap = True  # the server has not seen everything: send the table first
+        self._gap = True  # the server has missed events: send the table first
         self._generation = 0
         self._urgent = False
         self._asked = 0
         self._synced = 0
         self._answered = threading.Condition()
-        self._decided = False  # whether there is a server: what is folded before could not be sent
-        self._waiting = 0  # how many flushes wait: then there is no time to be idle
+        self._decided = False  # whether it is known that there is a server; earlier events could not be sent
+        self._waiting = 0  # number of waiting flushes; the thread does not rest meanwhile
         self._sent = 0
         self._lost = 0
         self._unreported = 0
@@ -101,7 +101,7 @@ class Sender:
         if not self._running:
             if not self._start():
                 self._help()
-        elif len(queue) > _QUEUE_HELP_EVENTS:  # the thread does not get to run
+        elif len(queue) > _QUEUE_HELP_EVENTS:  # the thread does not get time to run
             self._help()
         if not self._rung:
             self._ring()
@@ -128,14 +128,14 @@ class Sender:
         return True
 
     def measure(self, *, reset: bool = False, mark: Event | None = None) -> dict[tuple[int | None, str], Reading]:
-        """What is live by everything put so far. With a mark, as of the moment when that is put, by this call."""
+        """The totals after everything put so far. A mark is put by this call, and the totals are those at the mark."""
         look = _LiveQuery(reset, mark)
         self._queue.append(look)
         if self.open and self._start():
             self._ring()
             with self._answered:
                 self._answered.wait_for(lambda: self._decided, _DECIDE_SECONDS)
-        while look.readings is None:  # whoever folds it looks, be it our thread
+        while look.readings is None:  # answered by the thread that applies the queue
             if not self._folding.acquire(timeout=_FOLD_SECONDS):
                 return self._live.tally.read()
             try:
@@ -147,7 +147,7 @@ class Sender:
         return look.readings
 
     def stats(self) -> dict[str, int | bool | str | None]:
-        """How the sending fares; the last trouble in words."""
+        """Statistics of the sending, with the last problem as text."""
         return {
             "connected": self._line is not None,
             "queued": len(self._queue),
@@ -160,19 +160,19 @@ class Sender:
         }
 
     def close(self) -> None:
-        """Nobody reports any more: it stops once everything is sent."""
+        """Stop after everything is sent."""
         self._deadline = time.monotonic() + _LAST_SECONDS
         self.open = False
         self._ring()
 
     def abandon(self) -> None:
-        """Let go of a connection that belongs to the parent of this forked process."""
+        """Drop a connection that belongs to the parent of this forked process."""
         if self._line is not None:
             self._line.close()
 
     @property
     def promising(self) -> bool:
-        """Has it something to send, and has nothing gone wrong so far?"""
+        """Whether there is something to send, and no error so far."""
         return self._running and self._trouble is None
 
     def _ring(self) -> None:
@@ -180,14 +180,14 @@ class Sender:
         self._bell.put(None)
 
     def _start(self) -> bool:
-        """See that the thread runs. False if there can be none, and the workload has to fold what it reports.
+        """Start the thread if needed. False if that is impossible; then the workload must apply its events itself.
 
-        Not a ``threading.Thread``: starting one takes a lock that whoever is interrupted here may hold.
+        Not a ``threading.Thread``: starting one takes a lock that the interrupted code may hold.
         """
         if self._running:
             return True
         if not self._starting.acquire(blocking=False):
-            return True  # somebody is about to, perhaps the very code that we interrupt
+            return True  # another call is about to start it, perhaps the code that we interrupted
         try:
             now = time.monotonic()
             if not self._running and now >= self._next_start:
@@ -210,12 +210,12 @@ class Sender:
                 self._step()
             except OSError as error:
                 self._disconnect(f"lost the server: {error.strerror or error}")
-            except Exception as error:  # reporting may fail, the workload may not
+            except Exception as error:  # an error in reporting must not stop the workload
                 self._disconnect(f"internal error: {type(error).__name__}: {error}")
         self._disconnect("closed")
 
     def _rest(self, seconds: float) -> None:
-        """Wait for the bell, and a moment longer: more will come, so that one send is for many."""
+        """Wait for the bell, and a moment longer, so that one send carries many events."""
         try:
             self._bell.get(timeout=seconds)
             while True:
@@ -224,10 +224,10 @@ class Sender:
             pass
         if seconds and self._queue and not self._urgent:
             time.sleep(_BATCH_SECONDS)
-        self._rung = False  # before the queue is taken: who comes too late for that rings again
+        self._rung = False  # before the queue is read: a later event rings again
 
     def _busy(self) -> bool:
-        """Is there something to do that no new event will wake us for?"""
+        """Whether there is work that no new event will announce."""
         if self._waiting:
             return True
         line = self._line
@@ -249,13 +249,13 @@ class Sender:
         self._receive(line)
 
     def _take(self) -> None:
-        """Take what is queued, a piece at a time so that nobody waits long for the lock."""
+        """Apply the queue in pieces, so that no thread waits long for the lock."""
         while self._queue and (self._gap or self._backlog < _BACKLOG_BYTES):
             with self._folding:
                 self._fold(_PIECE_EVENTS)
 
     def _fold(self, limit: int) -> None:
-        """Fold queued events into the live table, and encode them if the server follows. The lock is held."""
+        """Apply queued events to the live table, and encode them if the server is up to date. The lock is held."""
         queue, live = self._queue, self._live
         follows = self._line is not None and not self._gap
         records: list[bytes] = []
@@ -277,11 +277,11 @@ class Sender:
                     event = live.fold(event)
                     if follows:
                         records.append(encode(event))
-                except Exception:  # one that cannot be told must not keep the others from being told
+                except Exception:  # an event that cannot be encoded must not block the others
                     self._rejected += 1
                 else:
                     events += 1
-        except BaseException:  # the workload was interrupted in here: what it folded has not been told
+        except BaseException:  # the workload was interrupted here: applied events were not sent
             self._fall_behind()
             self._lose(events)
             raise
@@ -297,7 +297,7 @@ class Sender:
         self._unreported += events
 
     def _fall_behind(self) -> None:
-        """The server reads too slowly: what it has not got goes into the table; start over from there when it can.
+        """The server reads too slowly: drop what is unsent, and send the whole table when it can read again.
 
         The lock is held.
         """
@@ -309,7 +309,7 @@ class Sender:
         self._trouble = "the server does not keep up"
 
     def _help(self) -> None:
-        """The workload outruns our thread: for each event put on the queue take a few off, without waiting."""
+        """The workload is faster than the thread: for each event put on the queue, apply a few, without waiting."""
         if self._folding.acquire(blocking=False):
             try:
                 if not self._gap:
@@ -318,7 +318,7 @@ class Sender:
             finally:
                 self._folding.release()
         else:
-            time.sleep(0)  # not a wait: whoever folds gets the interpreter, instead of us queueing ever more
+            time.sleep(0)  # let the applying thread run, instead of queueing ever more
 
     def _connect(self) -> ServerConnection | None:
         now = time.monotonic()
@@ -330,14 +330,14 @@ class Sender:
         except OSError as error:
             self._trouble = f"no server: {error}"
             return None
-        self._decided = False  # until the table is on its way
+        self._decided = False  # until the table is being sent
         self._line = line
         self._trouble = None
         line.send(self._next_piece)
         return line
 
     def _begin_resync(self) -> None:
-        """From here on the server gets the whole table, and after it whatever happens meanwhile."""
+        """Send the whole table, and after it the events that happen meanwhile."""
         with self._folding:
             self._generation += 1
             events = self._live.resend(self._generation)
@@ -367,7 +367,7 @@ class Sender:
             return b""
 
     def _next_piece(self) -> bytes | None:
-        """The next run of whole records, now that the last one is out."""
+        """The next run of complete records, after the last one was sent."""
         with self._folding:
             self._sent += self._head_events
             self._head_events = 0
@@ -376,7 +376,7 @@ class Sender:
                 if piece is not None:
                     return piece
                 self._resending = None
-                self._trouble = None  # whatever it was, the server has everything again
+                self._trouble = None  # the server is up to date again
             if not self._pieces:
                 return None
             piece, self._head_events = self._pieces.popleft()
@@ -384,7 +384,7 @@ class Sender:
             return piece
 
     def _receive(self, line: ServerConnection) -> None:
-        """Acknowledgements, and the news that the server has gone."""
+        """Read acknowledgements, and detect that the server has closed the connection."""
         token = line.receive(wait=bool(self._waiting) and not line.sending)
         if token is not None:
             with self._answered:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The senders of this process: clients that report for the same source share one.
 
-To the server a name is one source, and what one sender has in its table replaces all that another one had.
+For the server, a name is one source, and the table of one sender would replace that of another.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _senders: weakref.WeakValueDictionary[_Key, Sender] = weakref.WeakValueDictionar
 
 
 def join(paths: list[str] | None, source: str, confidence: Confidence) -> Sender:
-    """The sender of this process for a source; each who asks for it leaves it."""
+    """The sender of this process for a source. Each caller must call ``leave`` later."""
     key = source, confidence, tuple(paths or search_paths())
     with _sharing:
         sender = _senders.get(key)
         if sender is not None:
-            sender.users += 1  # first: a collection may let go of the last one who shared it
+            sender.users += 1  # first, because a garbage collection may release the last other user
             if sender.open:
                 return sender
         sender = _senders[key] = Sender(paths, hello(source, confidence))
@@ -34,7 +34,7 @@ def join(paths: list[str] | None, source: str, confidence: Confidence) -> Sender
 
 
 def leave(sender: Sender) -> None:
-    """One who shared it does so no more. After the last one it stops once everything is sent."""
+    """A client no longer uses the sender. After the last one, it stops when everything is sent."""
     with _sharing:
         sender.users -= 1
         if not sender.users:
@@ -42,14 +42,14 @@ def leave(sender: Sender) -> None:
 
 
 def flush_all(timeout: float) -> None:
-    """The last events of a process that ends well are worth a moment, if somebody takes them."""
+    """At a normal exit, wait a moment for the last events if a server accepts them."""
     for sender in list(_senders.values()):
         if sender.promising:
             sender.flush(timeout)
 
 
 def forget_all() -> None:
-    """In a forked process: all are the parent's, and so is whoever holds the lock."""
+    """In a forked process: the senders belong to the parent, and so does a thread that holds the lock."""
     global _sharing
     for sender in list(_senders.values()):
         sender.abandon()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client's connection to the server: sends records without blocking, and reads how many were applied."""
+"""A client's connection to the server: sends records without blocking, and reads acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ _SEND_WAIT_MS = 20
 
 
 class ServerConnection:
-    """One connection. Every error of it is an OSError."""
+    """One connection. Its errors are all OSError."""
 
     def __init__(self, paths: list[str], hello: bytes) -> None:
         self._sock, _ = connect_any(paths, _CONNECT_SECONDS)
         self._sock.setblocking(False)
-        self._head = memoryview(hello)  # being sent, of which some may be out
+        self._head = memoryview(hello)  # being sent, perhaps partly
         self._incoming = b""
 
     @property
     def sending(self) -> bool:
-        """Is the server to read the rest of something first?"""
+        """Whether a piece is only partly sent."""
         return bool(self._head)
 
     def send(self, next_piece: Callable[[], bytes | None]) -> bool:
-        """Send what there is; False if the socket took no more. The next piece is asked for when the last is out."""
+        """Send all pieces; False if the socket accepted no more.
+
+        The next piece is requested when the last one is sent.
+        """
         while True:
             if not self._head:
                 piece = next_piece()
@@ -46,7 +49,7 @@ class ServerConnection:
             self._head = self._head[sent:]
 
     def receive(self, *, wait: bool) -> int | None:
-        """The token of the last sync that was answered, None if there was no answer; ``wait`` a moment for one."""
+        """The token of the last answered sync, None if there was no answer; ``wait`` waits a moment for one."""
         if wait:
             self._wait(select.POLLIN)
         try:
@@ -67,7 +70,7 @@ class ServerConnection:
         self._sock.close()
 
     def _wait(self, what: int) -> None:
-        """A moment, or until the socket is ready. Not select(): that fails for descriptors above 1023."""
+        """Wait a moment, or until the socket is ready. Not with select(), which fails for descriptors above 1023."""
         poll = select.poll()
         poll.register(self._sock, what)
         poll.poll(_SEND_WAIT_MS)

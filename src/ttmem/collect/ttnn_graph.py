@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the graph that ttnn captures around an operation: which buffers came and went, which programs were made."""
+"""Reads the graph that ttnn captures around an operation: buffers allocated and freed, programs made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _core_mask = lru_cache(maxsize=256)(lambda text: mask_of(parse_ranges(text)))
 
 
 class GraphBuffer(NamedTuple):
-    """A buffer that came or went, on all chips of a mesh."""
+    """A buffer that was allocated or freed, on all chips of a mesh."""
 
     came: bool
     mesh: int
@@ -33,7 +33,7 @@ class GraphBuffer(NamedTuple):
 
 
 class GraphPart(NamedTuple):
-    """What a program holds of L1: ``size`` bytes on each of its cores, of a chip or, in a virtual run, of a mesh."""
+    """A part of a program in L1: ``size`` bytes on each of its cores, of a chip or, in a virtual run, of a mesh."""
 
     device: int
     kind: Kind
@@ -53,7 +53,7 @@ class GraphProgram(NamedTuple):
     name: str
     mesh: int
     cached: bool
-    groups: list[list[GraphPart]]  # in a run for real all parts are in the first
+    groups: list[list[GraphPart]]  # in a real run, all parts are in the first group
     chips: list[int]
 
     @property
@@ -62,10 +62,10 @@ class GraphProgram(NamedTuple):
 
 
 def read(nodes: Iterable[Node]) -> Iterator[GraphBuffer | GraphProgram]:
-    """What happened, in its order. A program comes when its operation has ended, also if that failed.
+    """The events in their order. A program follows the end of its operation, even if that failed.
 
-    In a run for real a program's circular buffers are told only when it is made, and its other parts never; in a
-    virtual one all are told, without their addresses.
+    In a real run, the graph has the circular buffers of a program only when it is made, and never its other parts. In a
+    virtual run it has all parts, without addresses.
     """
     functions: list[GraphProgram | None] = []
     for node in nodes:
@@ -89,10 +89,10 @@ def read(nodes: Iterable[Node]) -> Iterator[GraphBuffer | GraphProgram]:
 
 
 def _with(program: GraphProgram | None, what: str, params: Mapping[str, Any]) -> GraphProgram | None:
-    """The program and what one more node says of it."""
+    """The program with the contents of one more node."""
     if program is None:
         return None
-    if what == "circular_buffer_deallocate_all":  # comes before each program
+    if what == "circular_buffer_deallocate_all":  # occurs before each program
         program.groups.append([])
         return program._replace(mesh=int(params["device_id"]))
     if what == "program_execution":
@@ -109,17 +109,17 @@ def _with(program: GraphProgram | None, what: str, params: Mapping[str, Any]) ->
 
 
 def _true(value: object) -> bool:
-    """Numbers and truth values are strings in some versions."""
+    """A truth value; some versions write numbers and truth values as strings."""
     return value not in (False, 0, "0", "false")
 
 
 def pairs(
     real: Sequence[GraphProgram], virtual: Sequence[GraphProgram]
 ) -> list[tuple[GraphProgram, GraphProgram | None]]:
-    """Each program of a run for real with the same one of a virtual run, if that is certain.
+    """Each program of a real run with the same program of a virtual run, if the match is certain.
 
-    A virtual run may leave a program out, for instance a move to where the data already is. So programs of one name
-    are only taken for the same if there are equally many of them.
+    A virtual run may omit a program, for instance a move to the current place of the data. So programs with the same
+    name are matched only if both runs have the same number of them.
     """
     ours, theirs = Counter(p.name for p in real), Counter(p.name for p in virtual)
     waiting = {name: iter([p for p in virtual if p.name == name]) for name in ours if ours[name] == theirs[name]}
@@ -127,10 +127,11 @@ def pairs(
 
 
 def hidden_parts(made: GraphProgram, virtual: GraphProgram | None, base: int, unit: int) -> list[GraphPart] | None:
-    """What the making of a program did not tell of it, by a virtual run; on each of its chips. None if unknown.
+    """Parts of a program on each of its chips that only a virtual run shows. None if unknown.
 
-    That is its dataflow buffers and scratchpads. If its chips have programs of their own, these are made on other
-    threads, where no capture sees even their circular buffers; and which is whose is not told, so they must be equal.
+    These are its dataflow buffers and scratchpads. If its chips have separate programs, those are made on other
+    threads, where a capture does not even see their circular buffers. It is not known which program belongs to which
+    chip, so they must be equal.
     """
     if virtual is None or virtual.mesh != made.mesh:
         return None
@@ -148,10 +149,10 @@ def hidden_parts(made: GraphProgram, virtual: GraphProgram | None, base: int, un
 
 
 def placed(known: Sequence[GraphPart], parts: Sequence[GraphPart], base: int, unit: int) -> list[GraphPart]:
-    """Those of the parts that take memory of their own, with their addresses.
+    """The parts that occupy memory of their own, with their addresses.
 
-    ttnn does not tell these, but it places the parts of a program one after the other, beginning at the base, each
-    above all that are on its cores, at a multiple of the unit, which is the alignment of DRAM.
+    ttnn does not report addresses. It places the parts of a program one after the other from the base, each above all
+    earlier parts on its cores, at a multiple of the unit, which is the alignment of DRAM.
     """
     taken = [(part.cores, part.address + part.size) for part in known if not part.shared]
     placed = []

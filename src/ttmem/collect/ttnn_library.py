@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-_TTNN = "ttnn"  # the workload's own; ttmem does not depend on it
+_TTNN = "ttnn"  # imported by the workload; ttmem does not depend on it
 _NEEDED = (
     *("decorators.FastOperation", "decorators.Operation", "Tensor", "BufferType", "get_memory_view", "CONFIG"),
     *("_ttnn.graph.begin_graph_capture", "_ttnn.graph.end_graph_capture", "_ttnn.graph.is_graph_capture_active"),
@@ -21,7 +21,7 @@ def import_ttnn() -> Any:
     try:
         ttnn = importlib.import_module(_TTNN)
     except ImportError as error:
-        raise ImportError(f"ttmem.instrument() tracks ttnn, and that cannot be imported here: {error}") from error
+        raise ImportError(f"ttmem.instrument() tracks ttnn, which cannot be imported here: {error}") from error
     missing = [path for path in _NEEDED if _find(ttnn, path) is None]
     if missing:
         raise RuntimeError(
@@ -36,14 +36,14 @@ def _find(ttnn: Any, path: str) -> Any:
 
 
 class Patches:
-    """Functions of ttnn that were replaced by others, which call them."""
+    """Functions of ttnn that were replaced by wrappers."""
 
     def __init__(self, ttnn: Any) -> None:
         self._ttnn = ttnn
         self._done: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, path: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Replace what is at a dotted path; nothing if this ttnn has no such function."""
+        """Replace the function at a dotted path; does nothing if this ttnn lacks it."""
         owner_path, _, name = path.rpartition(".")
         owner = _find(self._ttnn, owner_path) if owner_path else self._ttnn
         original = getattr(owner, name, None)
@@ -54,13 +54,13 @@ class Patches:
 
     def undo(self) -> None:
         for owner, name, original, ours in reversed(self._done):
-            if getattr(owner, name) is ours:  # else somebody has wrapped it once more, and ours must stay and pass on
+            if getattr(owner, name) is ours:  # else it was wrapped again, and our wrapper must stay
                 setattr(owner, name, original)
         self._done.clear()
 
 
 def flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Values and what lists of them hold, as arguments come."""
+    """Arguments, with lists of them flattened."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from flat(value)
@@ -71,12 +71,12 @@ def flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def intact(ttnn: Any, arguments: Iterable[Any]) -> bool:
-    """Are all tensors still there that an operation was given?"""
+    """Whether all tensor arguments of an operation are still allocated."""
     return all(value.is_allocated() for value in flat(arguments) if isinstance(value, ttnn.Tensor))
 
 
 def devices(ttnn: Any, arguments: Iterable[Any]) -> Iterator[Any]:
-    """The devices that an operation was given, in person or with a tensor, and those made from them."""
+    """The devices in the arguments of an operation, directly or through a tensor, and those made from them."""
     todo = []
     for value in flat(arguments):
         device = value.device() if isinstance(value, ttnn.Tensor) else value

@@ -18,13 +18,13 @@ from ttmem.model.kinds import Kind
 Place = tuple[int, int]  # kind, address
 
 _KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
-# A kind's number is that of ttnn's BufferType. By its public name the value costs five times as much.
+# The number of a kind is that of ttnn's BufferType. Reading the value by its public name costs five times as much.
 _place = attrgetter("buffer_type._value_", "address")
 _HYBRID = "TT_METAL_ALLOCATOR_MODE_HYBRID"
 
 
 class Mesh:
-    """One device of ttnn, that is one or more chips with one allocator. It is held until it is known to be closed."""
+    """One device of ttnn: one or more chips with one allocator. It is kept alive until it is closed."""
 
     def __init__(self, ttnn: Any, device: Any, client: AllocationClient) -> None:
         self._ttnn = ttnn
@@ -32,23 +32,23 @@ class Mesh:
         self.device = device
         self.ident: int = device.id()
         self.chips: list[int] = [int(chip) for chip in device.get_device_ids()]
-        self._foreign = 0  # programs in the cache that were not seen when they were made
+        self._foreign = 0  # programs in the cache that were made before tracking
         self._banks = {int(kind): self._view(kind).num_banks for kind in _KINDS}
-        self.unit: int = ttnn.get_dram_alignment()  # of blocks in a bank and of places of programs, in L1 too
-        self._hybrid = os.environ.get(_HYBRID) == "1"  # blocks are measured in another way then
+        self.unit: int = ttnn.get_dram_alignment()  # alignment of blocks in a bank and of program parts, also in L1
+        self._hybrid = os.environ.get(_HYBRID) == "1"  # then block sizes are computed differently
         self._live: set[Place] = set()
         self._programs: dict[int, list[int]] = {}  # number -> chips
         self.base: int = ttnn._ttnn.reports.get_device_info(device).address_at_first_l1_cb_buffer
 
     @property
     def allocator(self) -> int:
-        return self.ident + 1  # 0 is no allocator in particular
+        return self.ident + 1  # 0 means no particular allocator
 
     # -- buffers -------------------------------------------------------------------------------------------------
 
     def apply(self, buffer: GraphBuffer, tag: str) -> None:
         """Report what an operation did."""
-        if buffer.kind in _KINDS and buffer.address:  # at address 0 there are only virtual ones
+        if buffer.kind in _KINDS and buffer.address:  # address 0 is used only by virtual buffers
             place = int(buffer.kind), buffer.address
             if place in self._live:
                 self._freed(place)
@@ -57,9 +57,9 @@ class Mesh:
                 self._came(place, buffer.size, per_bank, tag)
 
     def look(self) -> int:
-        """Compare with ttnn's list and report what no operation told; the number of new buffers among that.
+        """Compare with ttnn's list and report changes that no operation reported; returns the number of new buffers.
 
-        The list has no sizes, so for these what they take of the banks stands for what was asked for.
+        The list has no requested sizes, so the reserved size is used for these buffers.
         """
         listed = self._ttnn._ttnn.reports.get_buffers([self.device])
         found = set(map(_place, listed))
@@ -71,7 +71,7 @@ class Mesh:
             for buffer in listed:
                 place, per_bank = _place(buffer), buffer.max_size_per_bank
                 if place in new:
-                    exact = per_bank % self.unit == 0  # else the gaps between its pages are not in it
+                    exact = per_bank % self.unit == 0  # else the gaps between its pages are not included
                     self._came(place, per_bank * self._banks[place[0]], per_bank if exact else None, None)
         return len(new)
 
@@ -104,7 +104,7 @@ class Mesh:
             self._part(part.device, number, part, program.name)
 
     def revealed(self, number: int, parts: list[GraphPart], tag: str) -> None:
-        """Report what a virtual run told of a program."""
+        """Report the parts of a program that a virtual run showed."""
         for chip in self._programs[number]:
             for part in parts:
                 self._part(chip, number, part, tag)
@@ -125,7 +125,7 @@ class Mesh:
             self._client.report_scratchpad_allocation(address=part.address, **what)
 
     def settle(self, numbers: list[int]) -> None:
-        """Of the programs just made, those that did not get into the cache are gone: the last ones, of a failure."""
+        """Remove the new programs that did not get into the cache: the last ones, after a failure."""
         missing = len(self._programs) + self._foreign - self.device.num_program_cache_entries()
         for number in numbers[max(0, len(numbers) - missing) :] if missing > 0 else ():
             self.destroyed(number)
@@ -138,7 +138,7 @@ class Mesh:
             self._client.report_program_destroyed(device_id=chip, program=number)
 
     def check_cache(self) -> None:
-        """A program cache that shrank was cleared: entries do not leave it one by one."""
+        """A program cache that shrank was cleared, because entries are never removed one by one."""
         entries = self.device.num_program_cache_entries()
         if entries < len(self._programs) + self._foreign:
             for number in list(self._programs):
@@ -148,7 +148,7 @@ class Mesh:
     # -- the whole -----------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Report everything as gone."""
+        """Report everything as freed."""
         for place in list(self._live):
             self._freed(place)
         for number in list(self._programs):
@@ -163,7 +163,7 @@ class Mesh:
             todo += device.get_submeshes()
 
     def chip_infos(self) -> Iterator[tuple[int, ChipInfo]]:
-        """Each chip's number and what ttnn knows of it."""
+        """The number of each chip, and what ttnn reports about it."""
         geometry = self._geometry()
         chip_ids = self._chip_ids()
         for chip in self.chips:
@@ -193,7 +193,7 @@ class Mesh:
         return self._ttnn.get_memory_view(self.device, getattr(self._ttnn.BufferType, kind.name))
 
     def _chip_ids(self) -> dict[int, str]:
-        """Unique ids by chip, as far as this ttnn tells them."""
+        """Unique ids by chip, as far as this ttnn has them."""
         ttnn, device = self._ttnn, self.device
         found = {}
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrappers around the calls of any runtime: each makes the call, reports it, and returns its result.
 
-The values that say what is tracked are given by name, and all other arguments are passed on. What the runtime's call
-raises goes through, and nothing is reported then. Whatever is wrong with the tracking, the call's result is returned.
+Arguments for the tracking are passed by keyword; all other arguments are passed on. An exception of the runtime's call
+is raised to the caller, and nothing is reported then. An error in the tracking does not affect the result.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Result = TypeVar("Result")
 
 _clients: dict[Confidence, AllocationClient] = {}
 _SOURCES = {Confidence.REPORTED: "wrappers", Confidence.ESTIMATED: "wrapper_kernels"}
-_handles = itertools.count(1 << 63)  # for kernels that nobody can name, far from those a runtime would count
+_handles = itertools.count(1 << 63)  # for kernels without a number, far from the numbers of a runtime
 
 
 class Tracker(Protocol):
-    """What adds up instead of a client, or beside it; ``L1Tracker`` does."""
+    """Sums up instead of a client, or in addition; ``L1Tracker`` is one."""
 
     def track_cb(self, num_tiles: int, tile_size: int, *, cores: Cores | None = None) -> int: ...
     def free_cb(self, num_tiles: int, tile_size: int, *, cores: Cores | None = None) -> int: ...
@@ -69,7 +69,7 @@ def free_circular_buffer_with_tracking(
     address: int | None = None, program: int = 0, client: AllocationClient | None = None,
     tracker: Tracker | None = None, **kwargs: Any,
 ) -> Result:  # fmt: skip
-    """Free a circular buffer; the values are those it was created with."""
+    """Free a circular buffer; pass the same values as at its creation."""
     result = free(*args, **kwargs)
     with contextlib.suppress(TypeError, ValueError):
         mask = mask_from(cores)
@@ -90,7 +90,7 @@ def add_kernel_with_tracking(
     """Add a kernel whose binaries take ``size`` bytes on each of its cores, or 50 KiB by estimate.
 
     ``kernel`` is its number; by default that is the handle that ``add`` returns, if it is a number. All kernels are
-    reported as estimates, since some may be; a ``client`` that is given should have confidence ESTIMATED then.
+    reported as estimates, because some may be; so a given ``client`` should have confidence ESTIMATED.
     """
     result = add(*args, **kwargs)
     with contextlib.suppress(TypeError, ValueError):
@@ -111,7 +111,7 @@ def unload_kernel_with_tracking(
     unload: Callable[..., Result], *args: Any, device: int, cores: Cores, kernel: int, size: int | None = None,
     program: int = 0, client: AllocationClient | None = None, tracker: Tracker | None = None, **kwargs: Any,
 ) -> Result:  # fmt: skip
-    """Unload a kernel; the values are those it was added with, and its number."""
+    """Unload a kernel; pass the same values as when it was added, and its number."""
     result = unload(*args, **kwargs)
     with contextlib.suppress(TypeError, ValueError):
         mask = mask_from(cores)
@@ -126,17 +126,17 @@ def unload_kernel_with_tracking(
 def _reporter(
     client: AllocationClient | None, tracker: Tracker | None, confidence: Confidence = Confidence.REPORTED
 ) -> AllocationClient | None:
-    """The client that was given, none if there is only a tracker, else the one of this module."""
+    """The given client, none if there is only a tracker, else the client of this module."""
     if client is not None or tracker is not None:
         return client
     known = _clients.get(confidence)
-    if known is None:  # two threads may both make one: they are one source
+    if known is None:  # two threads may both create one; they are one source
         known = _clients.setdefault(confidence, AllocationClient(source=_SOURCES[confidence], confidence=confidence))
     return known
 
 
 def _place(address: int | None, index: int, mask: int) -> tuple[int, int]:
-    """Number and cores of a circular buffer. Without an address it must not look as if it had a place on its cores."""
+    """Number and cores of a circular buffer. Without an address, it must not get a place in the map of its cores."""
     if address is not None:
         return address, mask
     return crc32(mask.to_bytes(ROW * MAX_Y // 8, "little")) << 16 | index, 0

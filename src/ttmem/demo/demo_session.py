@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class DemoError(Exception):
-    """The server did not start, or a workload failed; the text is for the user."""
+    """The server did not start, or a workload failed; the message is for the user."""
 
 
 class Worker:
@@ -66,7 +66,7 @@ class Worker:
         try:
             step = json.loads(line)
         except ValueError:
-            raise DemoError(f"the simulated workload wrote {line.strip()!r}, which is no step") from None
+            raise DemoError(f"the simulated workload wrote {line.strip()!r}, which is not a step") from None
         if step.get("applied") is False:
             raise DemoError(f"the server did not apply what process {self.pid} reported in time")
         self.held = step["held"]
@@ -80,7 +80,7 @@ class Worker:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended meanwhile; finish_step finds out how
+            pass  # it has ended; finish_step finds the reason
 
     def stop(self) -> None:
         """Make it close its devices and end; does not wait."""
@@ -116,12 +116,12 @@ class Worker:
 
 
 class DemoSession:
-    """A server to ask, the workers of a workload, and the driver of their chips if that is simulated, too."""
+    """A server, the workers of a workload, and the driver of their chips if it is simulated, too."""
 
     def __init__(self, path: str, folder: str, *, private: bool) -> None:
         self.path = path
         self.folder = folder  # removed with the session
-        self.private = private  # is the server our own?
+        self.private = private  # whether the session started the server
         self.driver: Driver | None = None
         self.workers: list[Worker] = []
 
@@ -152,7 +152,7 @@ class DemoSession:
 
     @property
     def busy(self) -> list[Worker]:
-        """Workers that have steps left before they hold all they will hold."""
+        """Workers that have not yet reached their maximum."""
         return [worker for worker in self.running if not worker.held]
 
     def finish_step(self) -> None:
@@ -176,7 +176,7 @@ class DemoSession:
 
 @contextmanager
 def demo_session(path: str | None, machine: str | None = None) -> Iterator[DemoSession]:
-    """A session with the server at that path, or with a private one if there is none.
+    """A session with the server at this path, or with a private server without a path.
 
     A private server sees the telemetry of the chips of ``machine``, if one is named.
     """
@@ -199,7 +199,8 @@ def demo_session(path: str | None, machine: str | None = None) -> Iterator[DemoS
                     raise DemoError(f"the server did not start: {_last_line(errors)}")
                 time.sleep(0.02)
             if machine is not None and simulated is not None:
-                # Only now: chips that are there when a server starts are on its account under the driver's name.
+                # Not earlier: a server enters the chips that exist at its start into the account by their driver's
+                # name.
                 found.driver = Driver(simulated, machine)
             yield found
         finally:

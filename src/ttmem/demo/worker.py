@@ -20,7 +20,7 @@ from ttmem.sim import truth
 from ttmem.sim.workloads import HELD, WorkerPart, find
 
 _FLUSH_SECONDS = 30.0
-_LAST_SECONDS = 2.0  # the parent may have stopped the server, too
+_LAST_SECONDS = 2.0  # limited, because the parent may have stopped the server
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the native agent: is it there, of this version, and can a program load it?"""
+"""Check of the native agent: whether it exists, has this version, and can be loaded by a program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ttmem.run.environment import preload
 
 _BUILD = "pip install -v --force-reinstall --no-deps --no-cache-dir ttmem (in a source tree: make setup)"
 _SECONDS = 1.0
-# A preloaded library's functions are everybody's; another process, so that it is never in this one.
+# The functions of a preloaded library are global. A separate process is used, so that it is never loaded here.
 _ASK = """
 import ctypes
 version = ctypes.CDLL(None).ttmem_agent_version
@@ -26,12 +26,14 @@ print(version().decode())
 
 
 def agent(context: DoctorContext) -> Iterator[Message]:
-    """Would `ttmem run` work?"""
+    """Whether `ttmem run` would work."""
     try:
         loaded = preload(context.env)
         hooks = required_symbols().hooks
     except AgentMissing as missing:
-        yield broken(NAME, str(missing), "as it says; until then only programs that report by themselves are seen")
+        yield broken(
+            NAME, str(missing), "follow this message; until then only programs that report by themselves are tracked"
+        )
         return
     path = str(library(context.env))
     try:
@@ -49,7 +51,7 @@ def agent(context: DoctorContext) -> Iterator[Message]:
         return
     lacking = sorted(name for name, symbol in hooks.items() if symbol not in found.defined)
     if lacking:
-        yield warning(path, f"it does not stand in for {', '.join(lacking)}: it is of another version", _BUILD)
+        yield warning(path, f"it does not replace {', '.join(lacking)}: it belongs to another version", _BUILD)
     yield _load(path, loaded, context)
 
 
@@ -64,14 +66,14 @@ def _load(path: str, loaded: str, context: DoctorContext) -> Message:
     except (OSError, subprocess.TimeoutExpired) as error:
         return unknown(looked, f"it could not be tried: {error}")
     version = done.stdout.strip()
-    if not version and done.returncode == 0:  # an interpreter would have complained, or not have started
-        why = f"it could not be tried: {context.python} is no interpreter"
+    if not version and done.returncode == 0:  # an interpreter would have printed an error
+        why = f"it could not be tried: {context.python} is not a Python interpreter"
         return unknown(looked, why, "name one with --python PATH")
     if not version:
-        # A preloaded library that lacks a library, or a version of one, ends the program; other faults are ignored.
+        # If a preloaded library lacks a dependency or a version of one, the program ends; other errors are ignored.
         words = (line for line in done.stderr.splitlines() if NAME in line or "shared libraries" in line)
-        why = next(words, "no word why")
+        why = next(words, "no reason was printed")
         return broken(looked, f"the agent is not loaded: {why}", f"it needs glibc 2.34 or later and libgcc_s; {_BUILD}")
     if version != ttmem.__version__:
-        return warning(looked, f"the agent is of ttmem {version}, this is {ttmem.__version__}", _BUILD)
+        return warning(looked, f"the agent belongs to ttmem {version}, this is {ttmem.__version__}", _BUILD)
     return ok(path, f"agent of ttmem {version}, loads")

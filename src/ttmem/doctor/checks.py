@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of all checks, running them, and the document with their findings."""
+"""Runs all checks and builds the document with their findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "ttmem.doctor/1"
 
-# The names are in docs/troubleshooting.md, a section each.
+# Each name has a section in docs/troubleshooting.md.
 CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
     "driver": machine.driver,
     "chips": machine.chips,
@@ -53,11 +53,11 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Message]]] = {
 
 
 def examine(context: DoctorContext) -> list[Finding]:
-    """Run all checks. One that raises becomes a finding of level unknown, and the others go on."""
+    """Run all checks. A check that raises becomes a finding of level unknown, and the others continue."""
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:
-            for message in check(context):  # one by one: what was said before it failed is kept
+            for message in check(context):  # one by one, to keep the messages before a failure
                 found += [Finding(name, *message)]
         except Exception as error:
             reason = f"the check itself failed: {type(error).__name__}: {error}"
@@ -68,7 +68,7 @@ def examine(context: DoctorContext) -> list[Finding]:
 
 
 def verdict(found: Iterable[Finding]) -> schema.LevelCounts:
-    """How many findings there are of each level, worst first."""
+    """The number of findings of each level, worst first."""
     counts = Counter(finding.level for finding in found)
     return {
         "broken": counts["broken"],
@@ -79,7 +79,7 @@ def verdict(found: Iterable[Finding]) -> schema.LevelCounts:
 
 
 def exit_code(found: Iterable[Finding]) -> int:
-    """3 if something is broken, else 0: a warning may be all right, and what could not be checked may be, too."""
+    """3 if something is broken, else 0. Warnings and checks that could not be done may be harmless."""
     return 3 if any(finding.level == "broken" for finding in found) else 0
 
 

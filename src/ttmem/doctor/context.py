@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several checks look at, looked at once: the machine, the processes on its devices, the server.
+"""Data that several checks use, read once: the machine, the processes on its devices, the server.
 
-Nothing here opens a device or writes anything. ``root`` is where the machine lies, for tests in a folder; paths that
-the user named are taken as they are.
+Nothing here opens a device or writes anything. ``root`` is the folder of the machine, for tests; paths that the user
+named are used unchanged.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MAPPING_SECONDS = 0.25  # to read files of /proc that take the memory lock of t
 
 
 class User(NamedTuple):
-    """A process that uses a device. What we may not read of it is None."""
+    """A process that uses a device. Values that we may not read are None."""
 
     pid: int
     name: str
-    environ: dict[str, str] | None  # as it was when the program was started
-    agent: bool | None  # is ours loaded
+    environ: dict[str, str] | None  # at the start of the program
+    agent: bool | None  # whether the agent is loaded
     metal: str | None  # the libtt_metal it has loaded, as a path that we can open
-    hangs: bool = False  # so that it cannot be looked into
+    hangs: bool = False  # so it cannot be examined
 
     @property
     def label(self) -> str:
@@ -46,7 +46,7 @@ class User(NamedTuple):
 
 
 class DoctorContext:
-    """Everything that checks look at; each part is read once, when it is first needed."""
+    """The data for checks; each part is read once, when it is first needed."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class DoctorContext:
         self.api = api
         self.python = python or sys.executable
         self.statvfs = statvfs
-        self._mute = False  # the server has let us wait once, and is not asked again
+        self._mute = False  # the server did not answer once, and is not asked again
 
     def path(self, absolute: str) -> str:
         """A path of the machine, below the root."""
@@ -98,7 +98,7 @@ class DoctorContext:
 
     @cached_property
     def users(self) -> list[User]:
-        """Processes that hold a device, or are alive in tt-metal's counters: nobody holds a mock device."""
+        """Processes that hold a device, or are live in tt-metal's counters (mock devices have no holder)."""
         names = {process["pid"]: process["name"] for process in self.machine["processes"]}
         for file in self.machine["shm"]:
             for slot in file["slots"]:
@@ -125,7 +125,7 @@ class DoctorContext:
             name,
             None if environ is None else _variables(environ),
             None if maps is None else b"/libttmem_agent" in maps or b"/memfd:ttmem" in maps,
-            # Through its own root: a path in a container means another file here.
+            # Through the root of the process: in a container the same path is another file.
             self.path(f"/proc/{pid}/root{os.fsdecode(metal[1])}") if metal else None,
         )
 
@@ -138,12 +138,12 @@ class DoctorContext:
 
     @cached_property
     def wheel(self) -> Wheel | str:
-        """The interpreter's ttnn, or why it cannot be asked."""
+        """The interpreter's ttnn, or why it cannot be found."""
         return locate(self.python, self.env)
 
     @cached_property
     def endpoints(self) -> list[Endpoint]:
-        """Where a server may be, in the order in which clients look."""
+        """Possible endpoints of a server, in the order in which clients try them."""
         if self.api is not None:
             return [probe(None, self.api, named=True)]
         path = self.env.get("TTMEM_SOCKET")
@@ -151,7 +151,7 @@ class DoctorContext:
 
     @cached_property
     def elsewhere(self) -> list[Endpoint]:
-        """Other servers: on the default paths, where programs without our settings look."""
+        """Other servers: on the default paths, which programs without our settings use."""
         if not (self.api or self.env.get("TTMEM_SOCKET")):
             return []
         known = {endpoint.pid for endpoint in self.endpoints}
@@ -174,7 +174,7 @@ class DoctorContext:
         return answer
 
     def ask(self, route: str) -> Any:
-        """What the server answers, None if it does not."""
+        """The answer of the server, None if there is none."""
         if self.server is None or self._mute:
             return None
         try:

@@ -15,7 +15,7 @@ _DF_SYMBOLIC = 2
 
 
 class NotALibrary(ValueError):
-    """Not a file that the dynamic linker of a 64-bit little-endian machine would take."""
+    """Not a file that the dynamic linker of a 64-bit little-endian machine accepts."""
 
 
 class Library(NamedTuple):
@@ -28,13 +28,13 @@ class Library(NamedTuple):
 
 
 def machine_of(path: str) -> int:
-    """The number of the processor that a program or library is for."""
+    """The ELF machine number of a program or library."""
     with open(path, "rb") as file:
         return _machine(file.read(20), path)
 
 
 def read(path: str, names: Iterable[str]) -> Library:
-    """Which of the names a library has. The file is mapped, so only a few pages are read."""
+    """Which of these names a library has. The file is mapped, so only a few pages are read."""
     with open(path, "rb") as file:
         try:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -20,7 +20,10 @@ _SECONDS = 0.5
 
 
 class Listener(NamedTuple):
-    """What is on a socket's path. ``pid`` and ``user_id`` are of who listens, or the file's owner if nobody does."""
+    """What is at the path of a socket.
+
+    ``pid`` and ``user_id`` are of the listener, or of the file's owner without one.
+    """
 
     state: str
     pid: int | None = None
@@ -29,7 +32,7 @@ class Listener(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """A server's two sockets; ``event`` is None if only the API's was named."""
+    """The two sockets of a server; ``event`` is None if only the API socket was given."""
 
     event: str | None
     api: str
@@ -45,12 +48,12 @@ class Endpoint(NamedTuple):
 
 
 def probe(event: str | None, api: str, *, named: bool = False) -> Endpoint:
-    """Who listens there. A server that the user ``named`` may be anybody's."""
+    """Find out who listens there. A server that the user ``named`` may belong to any user."""
     found, health = listener(api, named=named), None
     if found.state == OTHER:
         found, health = _greet(api, found)
     elif found.pid is None and found.state in (NOTHING, FOREIGN) and event is not None:
-        found = listener(event)  # a server that has no API is none of ours
+        found = listener(event)  # a server without an API is not a ttmem server
     return Endpoint(event, api, *found, health)
 
 
@@ -61,12 +64,12 @@ def _greet(api: str, found: Listener) -> tuple[Listener, Health | None]:
         state = SILENT if "does not answer" in str(error) else OTHER
         return found._replace(state=state, why=str(error)), None
     if not isinstance(answer, dict) or "version" not in answer or "pid" not in answer:
-        return found._replace(why=f"what answers on {api} is not a ttmem API"), None
+        return found._replace(why=f"the program on {api} is not a ttmem server"), None
     return found._replace(state=SERVER), cast("Health", answer)
 
 
 def listener(path: str, *, named: bool = False) -> Listener:
-    """What is on the path of a socket; OTHER is a listener that we may connect to."""
+    """What is at the path of a socket; OTHER is a listener that accepts a connection."""
     try:
         with connect(path, _SECONDS, check=False) as sock:
             pid, user_id, _ = peer_credentials(sock)
@@ -91,7 +94,7 @@ def _silent(path: str, error: OSError) -> Listener:
     if isinstance(error, PermissionError):
         return Listener(CLOSED, None, owner, f"you may not connect to it; it belongs to uid {owner}")
     if isinstance(error, (TimeoutError, BlockingIOError)):
-        return Listener(SILENT, None, owner, "somebody listens, and does not answer")
+        return Listener(SILENT, None, owner, "a program listens, but does not answer")
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:
@@ -99,7 +102,7 @@ def _silent(path: str, error: OSError) -> Listener:
     if not is_socket:
         return Listener(IN_THE_WAY, None, owner, "it is not a socket")
     if isinstance(error, ConnectionRefusedError):
-        return Listener(STALE, None, owner, "nobody listens there any more")
+        return Listener(STALE, None, owner, "no program listens there any more")
     return Listener(OTHER, None, owner, error.strerror or str(error))
 
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a check: what it looked at, what it found, and what to do about it."""
+"""The result of a check: what it examined, what it found, and what to do about it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-LEVELS = ("broken", "warning", "unknown", "ok")  # worst first; unknown: it could not be looked at
+LEVELS = ("broken", "warning", "unknown", "ok")  # worst first; unknown: it could not be examined
 
 
 class Message(NamedTuple):
-    """One result of a check, without the name of the check. A check may give several."""
+    """One result of a check, without the name of the check. A check may yield several."""
 
     level: str
     looked_at: str
@@ -53,7 +53,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def some(names: list[str], most: int = 4) -> str:
-    """A few of a list.
+    """The first few entries of a list.
 
     >>> some(["a", "b", "c"], 2)
     'a, b and 1 more'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which functions that the agent hooks or calls a libtt_metal.so has, read from the file alone."""
+"""Finds which functions of the agent's list a libtt_metal.so provides, from the file alone."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "ttmem.wheel/1"
 THERE, IN_ITS_STEAD, MISSING, UNSEEN = "there", "stood in for", "missing", "not called"
-_OLD = "it is older than 0.75, and what it says of programs was never compared with anything"
+_OLD = "it is older than 0.75, and its data about programs was never verified"
 
 
 class Function(NamedTuple):
     """One function that the agent needs, and its state in this library."""
 
     name: str
-    role: str  # the agent stands in for it ("hook"), or calls it ("call")
+    role: str  # the agent replaces it ("hook"), or calls it ("call")
     state: str
     symbol: str
 
 
 class Kinds(NamedTuple):
-    """A group of kinds of memory; ``reason`` says why it is not tracked, None if it is."""
+    """A group of kinds of memory; ``reason`` is why it is not tracked, None if it is."""
 
     what: str
     reason: str | None
@@ -48,11 +48,11 @@ class Coverage(NamedTuple):
         return [kinds.what for kinds in self.kinds if kinds.reason is None]
 
     def named(self, state: str) -> list[str]:
-        """The functions that are in that state."""
+        """The functions in this state."""
         return [function.name for function in self.functions if function.state == state]
 
     def document(self) -> schema.Wheel:
-        """As data, schema "ttmem.wheel/1"."""
+        """The coverage as a document, schema "ttmem.wheel/1"."""
         return {
             "schema": SCHEMA,
             "library": self.library,
@@ -66,7 +66,10 @@ class Coverage(NamedTuple):
 
 
 def look(path: str) -> Coverage:
-    """OSError or elf.NotALibrary if it cannot be read as a library; AgentMissing if ttmem has no native agent."""
+    """The coverage of a library.
+
+    OSError or elf.NotALibrary if it cannot be read; AgentMissing without a native agent.
+    """
     wanted = required_symbols()
     names = {**wanted.hooks, **wanted.calls, **wanted.older}
     library = elf.read(path, names.values())
@@ -83,7 +86,7 @@ def look(path: str) -> Coverage:
             [name for name in need.hooks if name in unseen],
         )
         if kinds and kinds[0].reason is not None:
-            reason = "buffers are not, and everything hangs on them"
+            reason = "buffers are not tracked, and everything depends on them"
         elif kinds and old:
             reason = _OLD
         kinds.append(Kinds(need.what, reason))
@@ -102,7 +105,7 @@ def look(path: str) -> Coverage:
 
 
 def _stood_in(wanted: RequiredSymbols, absent: set[str]) -> set[str]:
-    """The functions that the agent does without, because a substitute for them applies."""
+    """The functions that the agent does not need, because a substitute applies."""
     found: set[str] = set()
     for substitute in wanted.substitutes.values():
         if absent.issuperset(substitute.missing) and not absent.intersection(substitute.needed) - found:
@@ -117,7 +120,7 @@ def _reason(lacks: list[str], passed: list[str]) -> str | None:
 
 
 def _in_dependencies(path: str, library: elf.Library, names: set[str]) -> set[str]:
-    """The names that its dependencies define, of those that lie in the same folder, as all of tt-metal's do."""
+    """The names that dependencies in the same folder define; all of tt-metal's libraries are in one folder."""
     found: set[str] = set()
     for needed in library.needed:
         beside = os.path.join(os.path.dirname(path), needed)

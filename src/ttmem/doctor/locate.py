@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _SECONDS = 1.5
-# Isolated, so that nothing of the caller's runs; what he has on his path is only looked at.
+# Isolated, so that no code of the caller runs; the caller's path is only searched.
 _ASK = """
 import importlib.metadata, importlib.util, json, os, site, sys
 sys.path += [site.getusersitepackages(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -33,7 +33,7 @@ class Wheel(NamedTuple):
 
 
 def locate(python: str, env: Mapping[str, str]) -> Wheel | str:
-    """Where ttnn is for that interpreter, or why that is not known."""
+    """The ttnn of this interpreter, or why it is not known."""
     try:
         done = subprocess.run(
             [python, "-I", "-c", _ASK], env=dict(env), capture_output=True, text=True, errors="replace",
@@ -43,4 +43,4 @@ def locate(python: str, env: Mapping[str, str]) -> Wheel | str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     except (ValueError, TypeError):
-        return (done.stderr.strip().splitlines() or ["it does not say"])[-1]
+        return (done.stderr.strip().splitlines() or ["no reason was printed"])[-1]

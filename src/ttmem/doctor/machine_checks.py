@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip
 
 _TENSTORRENT = "0x1e52"
-# What came with which driver, oldest first.
+# What older drivers lack, oldest first.
 _SINCE = (
     ((1, 28), "the telemetry files: temperatures, power and clocks are not known"),
-    ((2, 5), "the list of who holds a chip: it is looked up in /proc/*/fd, which only root sees completely"),
-    ((2, 7), "the heartbeat of the firmware, and lists processes of containers under other numbers"),
+    ((2, 5), "the list of processes that hold a chip: /proc/*/fd is read instead, completely only by root"),
+    ((2, 7), "the heartbeat of the firmware, and lists processes of containers with other pids"),
 )
 _HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB"
 _MOUNT = "/dev/hugepages-1G"
 _STATES = {
     "in reset": "is in reset or not initialised",
     "off the bus": "answers with all ones: it is off the PCIe bus, or dead",
-    "gone": "has gone from the machine",
+    "gone": "is no longer in the machine",
     "hangs": "does not answer: reading its telemetry hangs",
 }
 
 
 def driver(context: DoctorContext) -> Iterator[Message]:
-    """Is the driver loaded, and new enough for what we read from it?"""
+    """Whether the driver is loaded, and new enough for all data that ttmem reads."""
     where = "/sys/module/tenstorrent"
     if not context.listed("/sys"):
         yield unknown(
-            "/sys", "there is no /sys here, as in a container that was given none",
+            "/sys", "there is no /sys here, as in a container without it",
             "run `ttmem doctor` on the host, or start the container with /sys",
         )  # fmt: skip
         return
@@ -48,8 +48,8 @@ def driver(context: DoctorContext) -> Iterator[Message]:
     chips = context.machine["chips"]
     if not chips:
         yield broken(
-            where, f"tt-kmd {version or 'of an unknown version'} is loaded and has no chip",
-            "look at `lspci -d 1e52:` and `dmesg | grep tenstorrent`; reseat the card or reset it with `tt-smi -r`",
+            where, f"tt-kmd {version or 'of an unknown version'} is loaded, but lists no chip",
+            "check `lspci -d 1e52:` and `dmesg | grep tenstorrent`; reseat the card or reset it with `tt-smi -r`",
         )  # fmt: skip
         return
     found = f"tt-kmd {version or '(version not known)'} with {count(len(chips), 'chip')}"
@@ -67,13 +67,13 @@ def _no_driver(context: DoctorContext) -> Message:
     if cards:
         return broken(
             "/sys/module/tenstorrent and /sys/bus/pci/devices",
-            f"{count(len(cards), 'Tenstorrent card')} on the PCI bus ({some(cards)}), and the driver is not loaded",
-            "`sudo modprobe tenstorrent`; if there is no such module, install tt-kmd (tt-installer does)",
+            f"{count(len(cards), 'Tenstorrent card')} on the PCI bus ({some(cards)}), but the driver is not loaded",
+            "`sudo modprobe tenstorrent`; if there is no such module, install tt-kmd (tt-installer does this)",
         )
     return warning(
         "/sys/module/tenstorrent and /sys/bus/pci/devices",
         "no driver and no Tenstorrent card",
-        "nothing, on a machine for simulated or mock devices; otherwise see whether the card is in `lspci -d 1e52:`",
+        "nothing on a machine for simulated or mock devices; otherwise check whether `lspci -d 1e52:` lists the card",
     )
 
 
@@ -83,14 +83,14 @@ def _numbers(version: str | None) -> tuple[int, ...] | None:
 
 
 def chips(context: DoctorContext) -> Iterator[Message]:
-    """Do the chips answer?"""
+    """Whether the chips answer."""
     found = context.machine["chips"]
     bad = [chip for chip in found if chip["telemetry"]["state"] in _STATES]
     for chip in bad:
         yield broken(
             f"the telemetry files of chip {chip['kmd']}",
             f"chip {chip['kmd']} ({chip['pci'] or 'PCI address not known'}) {_STATES[chip['telemetry']['state']]}",
-            "reset it with `tt-smi -r` when nobody uses it; if that does not help, power the machine off and on",
+            "reset it with `tt-smi -r` when no process uses it; if that does not help, power the machine off and on",
         )
     if not bad:
         yield ok(
@@ -99,7 +99,7 @@ def chips(context: DoctorContext) -> Iterator[Message]:
 
 
 def device_files(context: DoctorContext) -> Iterator[Message]:
-    """Has every chip its file in /dev, may we use it, and is there a chip behind every file?"""
+    """Whether every chip has a usable file in /dev, and every file has a chip."""
     folder = "/dev/tenstorrent"
     listed = [chip["kmd"] for chip in context.machine["chips"] if chip["telemetry"]["state"] != "gone"]
     expected = {kmd for kmd in listed if kmd is not None}
@@ -107,13 +107,13 @@ def device_files(context: DoctorContext) -> Iterator[Message]:
     missing, extra = sorted(expected - present), sorted(present - expected)
     if missing:
         yield broken(
-            folder, f"no file for chip {some([str(number) for number in missing])}, which the driver knows",
-            "in a container: start it with `--device /dev/tenstorrent`; else `sudo udevadm trigger` makes them anew",
+            folder, f"no file for chip {some([str(number) for number in missing])}, which the driver lists",
+            "in a container: start it with `--device /dev/tenstorrent`; else `sudo udevadm trigger` creates them again",
         )  # fmt: skip
     if extra:
         yield warning(
-            folder, f"a file, and no chip in /sys, for {some([str(number) for number in extra])}",
-            "in a container: give it /sys; else the chip has left: `dmesg | grep tenstorrent` says when and why",
+            folder, f"a file without a chip in /sys: {some([str(number) for number in extra])}",
+            "in a container: mount /sys; else the chip was removed: `dmesg | grep tenstorrent` shows when and why",
         )  # fmt: skip
     modes: dict[tuple[bool, int], list[str]] = {}
     for number in sorted(expected & present):
@@ -124,11 +124,11 @@ def device_files(context: DoctorContext) -> Iterator[Message]:
         judge, others = (warning, "you may use it, others may not") if ours else (broken, "you may not use it")
         yield judge(
             some(paths), f"its mode is {mode:04o}: {others}",
-            "restore the driver's udev rule (mode 0666; installing tt-kmd brings it), then `sudo udevadm trigger`",
+            "restore the driver's udev rule (mode 0666; installing tt-kmd adds it), then `sudo udevadm trigger`",
         )  # fmt: skip
     if not (missing or extra or modes):
-        files = f"{count(len(expected), 'file')}, for everybody to use"
-        yield ok(folder, files if expected else "none, and no chip that wants one")
+        files = f"{count(len(expected), 'file')}, usable by all users"
+        yield ok(folder, files if expected else "none, and no chip that needs one")
 
 
 def _access(context: DoctorContext, path: str) -> tuple[bool, int]:
@@ -138,7 +138,7 @@ def _access(context: DoctorContext, path: str) -> tuple[bool, int]:
 
 
 def hugepages(context: DoctorContext) -> Iterator[Message]:
-    """Without an IOMMU tt-metal exchanges data with a chip through pages of 1 GiB, at least one for each chip."""
+    """Whether there are enough pages of 1 GiB: without an IOMMU, tt-metal needs at least one for each chip."""
     bare = [chip for chip in context.machine["chips"] if not _translated(context, chip)]
     if not bare:
         chips = len(context.machine["chips"])
@@ -146,8 +146,8 @@ def hugepages(context: DoctorContext) -> Iterator[Message]:
         yield ok("iommu_group/type of each chip", f"{why}, so none are needed")
         return
     setup = (
-        "install tenstorrent-tools (tt-system-tools), whose service makes 4 pages for each chip and mounts them; or "
-        "switch the IOMMU on (intel_iommu=on, amd_iommu=on) and do without"
+        "install tenstorrent-tools (tt-system-tools), whose service creates 4 pages for each chip and mounts them; or "
+        "switch the IOMMU on (intel_iommu=on, amd_iommu=on), which needs none"
     )
     total, free = context.number(f"{_HUGEPAGES}/nr_hugepages"), context.number(f"{_HUGEPAGES}/free_hugepages")
     have = f"{count(len(bare), 'chip')} without IOMMU, {count(total or 0, 'page')} of 1 GiB"
@@ -160,7 +160,7 @@ def hugepages(context: DoctorContext) -> Iterator[Message]:
         yield warning(f"{_HUGEPAGES}/nr_hugepages", f"{have}: some chips cannot be opened", setup)
     if total and not mounted:
         yield broken(
-            "/proc/mounts", f"no hugetlbfs with pages of 1 GiB on {_MOUNT}, where tt-metal looks for it",
+            "/proc/mounts", f"no hugetlbfs with pages of 1 GiB on {_MOUNT}, where tt-metal expects it",
             f"`sudo mkdir -p {_MOUNT} && sudo mount -t hugetlbfs hugetlbfs {_MOUNT} -o mode=777,pagesize=1024M`",
         )  # fmt: skip
     if mounted and total is not None and total >= len(bare):
@@ -168,7 +168,7 @@ def hugepages(context: DoctorContext) -> Iterator[Message]:
 
 
 def _translated(context: DoctorContext, chip: DriverChip) -> bool:
-    """As UMD finds it out: DMA or DMA-FQ; an identity mapping does not count."""
+    """Whether the IOMMU translates, as UMD determines it: DMA or DMA-FQ; an identity mapping does not count."""
     kind = context.read(f"/sys/class/tenstorrent/tenstorrent!{chip['kmd']}/device/iommu_group/type")
     return kind is not None and kind.startswith("DMA")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent needs of libtt_metal.so, by name: read from native/src/symbols.def, which the agent is compiled with.
+"""The functions of libtt_metal.so that the agent needs: read from native/src/symbols.def, which is compiled into it.
 
-The file is installed beside the agent, so that the doctor says of a ttnn what the agent would find there.
+The file is installed next to the agent, so the doctor reports what the agent would find.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import NamedTuple
 from ttmem.agent import NAME as AGENT
 from ttmem.agent import AgentMissing
 
-_MACRO = "TTMEM_"  # how the names of the list's macros begin
+_MACRO = "TTMEM_"  # prefix of the macros in the list
 NAME = "symbols.def"
 BUFFER_FIELDS = "buffer_fields"
 """The substitute that reads the fields of a Buffer in place."""
 
-# A string, a word, or a single character. Comments and preprocessor directives have lines of their own.
+# A string, a word, or a single character. Comments and preprocessor directives are on separate lines.
 _TOKEN = re.compile(r'"[^"\n]*"|\w+|\S')
 _IGNORED = re.compile(r"^\s*(//|#).*$", re.MULTILINE)
 
 
 class KindRequirement(NamedTuple):
-    """A group of kinds, and every function without which the agent does not track it."""
+    """A group of kinds, and the functions that the agent needs to track it."""
 
     what: str
     hooks: tuple[str, ...]
@@ -35,14 +35,14 @@ class KindRequirement(NamedTuple):
 
 
 class Substitute(NamedTuple):
-    """If a library lacks all of ``missing`` and has all of ``needed``, the agent does without the former."""
+    """If a library lacks all of ``missing`` and has all of ``needed``, the agent does not need ``missing``."""
 
     missing: tuple[str, ...]
     needed: tuple[str, ...]
 
 
 class RequiredSymbols(NamedTuple):
-    """Functions have short names here; the first three map them to symbols."""
+    """The list. Functions have short names; the first three fields map them to symbols."""
 
     hooks: dict[str, str]
     """Functions the agent stands in for: the library must have them, and call them through its linkage table."""
@@ -73,7 +73,7 @@ def required_symbols() -> RequiredSymbols:
 
 
 def parse(text: str) -> RequiredSymbols:
-    """ValueError if that is no list of functions."""
+    """Parse the list; ValueError if it is malformed."""
     groups: dict[str, str] = {}
     hooks: dict[str, str] = {}
     calls: dict[str, str] = {}

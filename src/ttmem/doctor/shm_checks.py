@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of /dev/shm, where tt-metal keeps its own counters, and of what it keeps there."""
+"""Checks of /dev/shm and of tt-metal's counters there."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from ttmem.model.machine_rows import CounterFile
 
 _FOLDER = "/dev/shm"
-_DOCKER_SHM_BYTES = 64 << 20  # what Docker gives
+_DOCKER_SHM_BYTES = 64 << 20  # Docker's default
 _LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
 _SUMS: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
-    """Is /dev/shm there, in memory, writable, and large enough?"""
+    """Whether /dev/shm exists, is in memory, writable, and large enough."""
     path = context.path(_FOLDER)
     if not os.path.isdir(path):
         yield broken(
-            _FOLDER, "it does not exist, so tt-metal can neither lock a device nor count",
+            _FOLDER, "it does not exist, so tt-metal can neither lock a device nor write its counters",
             f"`sudo mount -t tmpfs tmpfs {_FOLDER} -o mode=1777`",
         )  # fmt: skip
         return
@@ -34,12 +34,12 @@ def shm(context: DoctorContext) -> Iterator[Message]:
     if mount is not None and mount[0] != "tmpfs":
         fine = False
         yield warning(
-            "/proc/mounts", f"{_FOLDER} is a {mount[0]}, not a tmpfs: its files outlive a reboot, and are slow",
+            "/proc/mounts", f"{_FOLDER} is a {mount[0]}, not a tmpfs: its files survive a reboot, and it is slow",
             f"`sudo mount -t tmpfs tmpfs {_FOLDER} -o mode=1777`",
         )  # fmt: skip
     if not os.access(path, os.W_OK | os.X_OK):
         fine = False
-        yield broken(_FOLDER, "you may not write there, and tt-metal must", f"`sudo chmod 1777 {_FOLDER}`")
+        yield broken(_FOLDER, "you may not write there, but tt-metal must", f"`sudo chmod 1777 {_FOLDER}`")
     room = context.statvfs(path)
     total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
     if mount is not None and mount[1] is not None:
@@ -48,13 +48,13 @@ def shm(context: DoctorContext) -> Iterator[Message]:
     if free < _LEAST_FREE_BYTES:
         fine = False
         yield broken(
-            _FOLDER, f"{sizes}: a program that opens a device now dies with SIGBUS, or is not counted",
-            f"see what fills it with `ls -lS {_FOLDER}`; what no process uses can be removed (MPI leaves sm_segment.*)",
+            _FOLDER, f"{sizes}: a program that opens a device now ends with SIGBUS, or is not counted",
+            f"find large files with `ls -lS {_FOLDER}`; files that no process uses can be removed (MPI: sm_segment.*)",
         )  # fmt: skip
     elif total <= _DOCKER_SHM_BYTES:
         fine = False
         yield warning(
-            _FOLDER, f"{sizes}: enough for counters, not for MPI, which takes 16 MiB a process",
+            _FOLDER, f"{sizes}: enough for counters, but not for MPI, which needs 16 MiB per process",
             "start the container with `--shm-size=1g`, or with `--ipc=host`, which also shows the counters of others",
         )  # fmt: skip
     if fine:
@@ -62,7 +62,7 @@ def shm(context: DoctorContext) -> Iterator[Message]:
 
 
 def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
-    """(type, size if it has a limit) of what is mounted there last; None if nothing is."""
+    """(type, size if limited) of the last mount there; None if there is none."""
     found = None
     for line in (context.read("/proc/mounts") or "").splitlines():
         fields = line.split()
@@ -76,7 +76,7 @@ def _mount(context: DoctorContext) -> tuple[str, int | None] | None:
 
 
 def shm_files(context: DoctorContext) -> Iterator[Message]:
-    """tt-metal's counters: which can be read, and how many bytes do dead processes still have in them?"""
+    """Which of tt-metal's counters can be read, and how many bytes of dead processes are in them."""
     files: list[CounterFile] = context.machine["shm"]
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
@@ -85,7 +85,7 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
     if unreadable:
         owners = sorted({f"uid {file['owner']}" if file["owner"] is not None else "?" for file in unreadable})
         yield warning(
-            pattern, f"{count(len(unreadable), 'file')} of {some(owners)} cannot be read: they are made for one user",
+            pattern, f"{count(len(unreadable), 'file')} of {some(owners)} cannot be read: only their owners may",
             "run as that user or as root; a server of root (`ttmem serve --group NAME`) shows them to its group",
         )  # fmt: skip
     for file in odd:
@@ -98,20 +98,20 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
     for file in full:
         yield warning(
             file["path"], file["why"] or "",
-            "start the next job with `ttmem run`, which needs no slot; when nobody uses the chip, remove the file",
+            "start the next job with `ttmem run`, which needs no slot; when no process uses the chip, remove the file",
         )  # fmt: skip
     if not files:
         state = next(source for source in context.machine["sources"] if source["name"] == "shm")
         if state["state"] == "unreadable":
-            yield unknown(pattern, f"cannot be looked at: {state['detail']}")
+            yield unknown(pattern, f"cannot be read: {state['detail']}")
         else:
-            yield ok(pattern, "none: no tt-metal from 0.70 on has counted here since the machine was started")
+            yield ok(pattern, "none: no tt-metal 0.70 or later has run here since the machine was started")
     elif not (unreadable or odd or stale or full):
-        yield ok(pattern, f"{count(len(files), 'file')}, nothing of dead processes in them")
+        yield ok(pattern, f"{count(len(files), 'file')}, without bytes of dead processes")
 
 
 def _left_over(files: list[CounterFile]) -> Iterator[Message]:
-    """A job on 32 chips leaves 32 files behind: one finding for all that the same processes left."""
+    """One finding for all files with left-over bytes of the same processes: a job on 32 chips leaves 32 files."""
     groups: dict[tuple[bool, tuple[int, ...]], list[CounterFile]] = {}
     for file in files:
         dead = tuple(slot["pid"] for slot in file["slots"] if slot["state"] in ("dead", "reused"))
@@ -120,11 +120,14 @@ def _left_over(files: list[CounterFile]) -> Iterator[Message]:
         pids = f" (pid {some([str(pid) for pid in dead])})" if dead else ""
         paths = [file["path"] for file in left]
         remove = f"`rm {paths[0]}`" if len(left) == 1 else "remove these files"
-        todo = f"ttmem leaves them out; other readers do not. When nobody uses the chip: {remove}"
+        todo = f"ttmem does not count them, but other tools do. When no process uses the chip: {remove}"
         if unsure:
-            whose, todo = f"are dead, or cannot be seen from here{pids},", "ttmem leaves them out; look from the host"
+            whose, todo = (
+                f"are dead, or not visible from here{pids},",
+                "ttmem does not count them; run `ttmem doctor` on the host",
+            )
         else:
-            whose = f"are dead{pids}" if dead else "are dead, or of one that has no slot there,"
+            whose = f"are dead{pids}" if dead else "are dead, or that have no slot there,"
         size = human(sum(map(_left, left)))
         yield warning(some(paths), f"{size} of processes that {whose} are still in {_it(left)}", todo)
 

@@ -15,21 +15,21 @@ from ttmem.model.units import complete, human
 if TYPE_CHECKING:
     from ttmem.model.schema import Allocations, ChipRow, MemoryRow, ProcessRow
 
-_ALLOCATIONS_LISTED = 200  # allocations to look at, the largest first
-_LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation takes more
+_ALLOCATIONS_LISTED = 200  # allocations to examine, the largest first
+_LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation uses more
 _LITTLE_L1_RATIO = 100
 _SMALL_ALLOCATION_BYTES = 1 << 20  # an allocation
 
 
 def _tracked(context: DoctorContext) -> list[ProcessRow] | None:
-    """The processes that report; None if no server can be asked."""
+    """The processes that report; None without a server."""
     if context.snapshot is None:
         return None
     return [process for process in context.snapshot["processes"] if process["state"] == "tracked"]
 
 
 def _nobody(context: DoctorContext, route: str) -> Message:
-    return unknown(route, "no server to ask" if context.server is None else "the server did not answer in time")
+    return unknown(route, "no server" if context.server is None else "the server did not answer in time")
 
 
 def _name(process: ProcessRow) -> str:
@@ -37,7 +37,7 @@ def _name(process: ProcessRow) -> str:
 
 
 def silent_clients(context: DoctorContext) -> Iterator[Message]:
-    """Which processes are connected and have not reported anything?"""
+    """Processes that are connected and have not reported anything."""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
         yield _nobody(context, "/processes")
@@ -47,13 +47,13 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
     for process in silent:
         sources = some([source["name"] for source in process["sources"]]) or "none"
         yield warning(
-            "/processes", f"{_name(process)} is connected (source: {sources}) and has reported nothing",
+            "/processes", f"{_name(process)} is connected (source: {sources}), but has reported nothing",
             "it has not opened a device yet, or its hooks are not called (RTLD_DEEPBIND, a static build): see `hooks`",
         )  # fmt: skip
     if clients and not tracked:
         yield warning(
-            "/health", f"{count(clients, 'connection is', 'connections are')} open and none of them has said anything",
-            "programs that only query show like this; a workload must report: see `untracked` and `tracking-variable`",
+            "/health", f"{count(clients, 'connection is', 'connections are')} open, but none has sent anything",
+            "normal for programs that only query; a workload must report: see `untracked` and `tracking-variable`",
         )  # fmt: skip
     elif not silent:
         spare = clients - sum(len(process["sources"]) for process in tracked)
@@ -62,12 +62,12 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
-    """Which kinds of memory do sources report that they cannot see?"""
+    """Kinds of memory that sources report as not tracked."""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/processes")
         return
-    troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same
+    troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same trouble
     for process in tracked:
         for source in process["sources"]:
             for line in (source["trouble"] or "").splitlines():
@@ -75,14 +75,14 @@ def agent_trouble(context: DoctorContext) -> Iterator[Message]:
     for (name, line), whose in troubled.items():
         yield warning(
             "/processes", f"{some(whose)}, {name}: {line}",
-            "that kind is unknown, not 0; use a version of ttnn that ttmem is proven with: see `hooks`",
+            "that kind is unknown, not 0; use a version of ttnn that ttmem is tested with: see `hooks`",
         )  # fmt: skip
     if not troubled:
         yield ok("/processes", "no source complains")
 
 
 def losses(context: DoctorContext) -> Iterator[Message]:
-    """Did events get lost or refused, and does the account agree with the allocators?"""
+    """Whether events were lost or rejected, and whether the account agrees with the allocators."""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
@@ -90,27 +90,27 @@ def losses(context: DoctorContext) -> Iterator[Message]:
     if odd["dropped"]:
         yield warning(
             "/snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
-            "the totals come right by themselves; if it goes on, is the machine or the server short of CPU?",
+            "the totals are corrected automatically; if it continues, check whether the server gets enough CPU time",
         )  # fmt: skip
     if odd["rejected"]:
         yield warning(
-            "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} refused as senseless",
-            "the server's standard error says which and why; client and server may be of different versions",
+            "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} rejected as invalid",
+            "the server's standard error has the details; client and server may have different versions",
         )  # fmt: skip
     partial = [chip for chip in context.snapshot["chips"] if _share(chip) < 1.0]
     for chip in partial:
         yield warning(
-            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of what the allocators say is tracked",
-            "start the program anew with `ttmem run`: what was allocated before the agent came is not known",
+            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of the bytes reported by allocators are tracked",
+            "restart the program with `ttmem run`: allocations from before the agent was loaded are not known",
         )  # fmt: skip
     uncertain = [process for process in context.snapshot["processes"] if process["uncertain"]]
     for process in uncertain:
         yield warning(
             "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
-            "do not rely on its numbers; docs/accuracy.md says what each counter means and what causes it",
+            "do not rely on its numbers; docs/accuracy.md explains each counter and its causes",
         )  # fmt: skip
     if not (odd["dropped"] or odd["rejected"] or partial or uncertain):
-        yield ok("/snapshot", "no event was dropped or refused")
+        yield ok("/snapshot", "no event was dropped or rejected")
 
 
 def _share(chip: ChipRow) -> float:
@@ -119,12 +119,12 @@ def _share(chip: ChipRow) -> float:
 
 
 def per_core_only(context: DoctorContext) -> Iterator[Message]:
-    """A patched tt-metal reports code that it writes to cores in one place, and buffers in another that may be off."""
+    """Whether a patched tt-metal reports only code: it reports writes to cores in one place, and buffers in another."""
     tracked = _tracked(context)
     if tracked is None:
         yield _nobody(context, "/allocations")
         return
-    # Only such a tt-metal names allocations by core; and to list allocations costs the server more than its totals do.
+    # Only such a tt-metal reports allocations by core. Listing allocations costs the server more than totals.
     bare = [
         process
         for process in tracked
@@ -136,22 +136,22 @@ def per_core_only(context: DoctorContext) -> Iterator[Message]:
     for process in bare:
         yield warning(
             "/allocations",
-            f"{_name(process)} reports only what is written to single cores (kernels, firmware), no buffer",
+            f"{_name(process)} reports only what is written to single cores (kernels, firmware), and no buffers",
             "its buffer tracking is off: TT_ALLOC_TRACKING_ENABLED=1 must be set before it starts (and its "
             "graph_tracking.cpp be built with it); or start it with `ttmem run`, which needs neither",
         )  # fmt: skip
     if not bare:
-        yield ok("/allocations", "nobody reports single cores only")
+        yield ok("/allocations", "no process reports single cores only")
 
 
 def _single_cores(listed: Allocations | None) -> bool:
-    """Are the largest allocations all writes to one core?"""
+    """Whether the largest allocations are all writes to one core."""
     rows = listed["allocations"] if listed is not None else []
     return bool(rows) and all(row["core"] is not None for row in rows)
 
 
 def amounts(context: DoctorContext) -> Iterator[Message]:
-    """If L1 shows only kilobytes: did the workload ever take more?"""
+    """If L1 shows only kilobytes: whether the workload ever used more."""
     if context.snapshot is None:
         yield _nobody(context, "/snapshot")
         return
@@ -175,7 +175,7 @@ def _in_dram(memory: MemoryRow) -> bool:
 
 
 def _in_sum(chips: list[ChipRow], processes: list[ProcessRow]) -> str:
-    """The sizes in the log are those of single events, which are small even if the sum is not."""
+    """The message about the log: its sizes are those of single events, which are small even if the sum is large."""
     allocations = sum(process["allocations"] or 0 for process in processes)
     used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
     if allocations and used / allocations < _SMALL_ALLOCATION_BYTES <= used:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of ttnn, which is not imported: where it is, and what of its libtt_metal.so the agent can use."""
+"""Checks of ttnn, without importing it: where it is, and what the agent can use of its libtt_metal.so."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from ttmem.doctor.findings import Message, broken, ok, some, unknown, warning
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, look
 from ttmem.doctor.locate import Wheel, locate
 
-_PYTHONS = ("3.10", "3.12")  # that there are wheels for
-_PROVEN = "use a ttnn that ttmem is proven with: 0.81.1, or one that docs/compatibility.md has as exact"
+_PYTHONS = ("3.10", "3.12")  # versions that ttnn has wheels for
+_PROVEN = "use a version of ttnn that ttmem is tested with: 0.81.1, or one that docs/compatibility.md lists as exact"
 
 
 def ttnn(context: DoctorContext) -> Iterator[Message]:
-    """Is ttnn there?"""
+    """Whether ttnn is installed."""
     found = context.wheel
     if isinstance(found, str):
-        yield unknown(context.python, f"that interpreter cannot be asked: {found}", "name another with --python PATH")
+        yield unknown(
+            context.python, f"this interpreter could not be queried: {found}", "name another with --python PATH"
+        )
         return
     looked = f"{context.python} (Python {found.python})"
     if found.folder is None:
@@ -32,21 +34,21 @@ def ttnn(context: DoctorContext) -> Iterator[Message]:
     if library is None:
         yield warning(
             found.folder, f"ttnn {found.version or ''} has no libtt_metal.so where one is expected",
-            "is it built? TT_METAL_HOME names the tree of a build from source",
+            "check that it is built; for a build from source, set TT_METAL_HOME to its folder",
         )  # fmt: skip
         return
     yield ok(looked, f"ttnn {found.version or '(version not known)'}, {library}")
 
 
 def library_of(folder: str, env: Mapping[str, str]) -> str | None:
-    """In a wheel below the package, in a source tree in its build folder."""
+    """The libtt_metal.so of a package: below the package in a wheel, in the build folder of a source tree."""
     trees = [folder, env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
     candidates = [os.path.join(tree, "build/lib/libtt_metal.so") for tree in trees]
     return next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
 
 
 def find(path: str, env: Mapping[str, str]) -> str:
-    """The libtt_metal.so of what a user names: itself, a folder of ttnn or around it, or an interpreter.
+    """The libtt_metal.so for a path: the library itself, a folder of ttnn or one above it, or an interpreter.
 
     OSError if there is none.
     """
@@ -56,7 +58,7 @@ def find(path: str, env: Mapping[str, str]) -> str:
         candidates.append(os.path.join(path, "libtt_metal.so"))
         found = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
         if found is None:
-            raise OSError(f"{path} is no folder of ttnn: there is no {candidates[0]}")
+            raise OSError(f"{path} is not a folder of ttnn: there is no {candidates[0]}")
         return found
     if ".so" in os.path.basename(path) and os.path.isfile(path):
         return path
@@ -72,7 +74,7 @@ def find(path: str, env: Mapping[str, str]) -> str:
 
 
 def hooks(context: DoctorContext) -> Iterator[Message]:
-    """Hook by hook: what would the agent see with the libraries that are installed or in use?"""
+    """What the agent can track with the libraries that are installed or in use."""
     libraries: dict[tuple[int, int], str] = {}
     found = context.wheel
     installed = library_of(found.folder, context.env) if isinstance(found, Wheel) and found.folder else None
@@ -90,7 +92,7 @@ def hooks(context: DoctorContext) -> Iterator[Message]:
         except (OSError, elf.NotALibrary) as error:
             yield unknown(path, f"it cannot be read: {error}")
         except AgentMissing as missing:
-            yield unknown(path, f"what the agent needs of it is not known: {missing}")
+            yield unknown(path, f"the functions that the agent needs are not known: {missing}")
 
 
 def _hooks_of(path: str) -> Iterator[Message]:
@@ -107,6 +109,6 @@ def _hooks_of(path: str) -> Iterator[Message]:
         yield warning(path, f"not known with this libtt_metal: {what} (no {some(lacks)})", _PROVEN)
     stood_in = found.named(IN_ITS_STEAD)
     if not found.unknown and len(found.tracked) == len(found.kinds):
-        older = f" or, being older, stood in for ({some(stood_in)})" if stood_in else ""
+        older = f", or replaced as in older versions ({some(stood_in)})" if stood_in else ""
         count = len(found.functions)
-        yield ok(path, f"all {count} functions are there{older}: {some(found.tracked, 9)} are tracked")
+        yield ok(path, f"all {count} functions are available{older}: {some(found.tracked, 9)} are tracked")

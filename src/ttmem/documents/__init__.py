@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every JSON document that ttmem gives out, and the text forms that more than one screen uses."""
+"""Every JSON document that ttmem produces, and the text that several screens share."""

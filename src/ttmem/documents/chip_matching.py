@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names mean the same chip: tt-metal's unique ids on one side, the driver's PCI addresses on the other.
+"""Matches tt-metal's unique ids with the driver's PCI addresses of the same chips.
 
-A unique id is not in sysfs, so the two must be brought together. In order of strength:
+A unique id is not in sysfs, so it must be found in another way. In order of strength:
 
 * ``id``: on Blackhole the unique id is made from the serial number and the place on the board, or it is the asic id; on
-  a Wormhole whose Ethernet is not trained it is the serial number; and tt-umd, if asked, says it of any chip. A serial
-  number is that of the board: it names a chip only where a board has one on PCIe.
-* ``holder``: a process uses one chip and holds one device open, or all but one of each are known. Not where that one
-  device may be an n300, for its remote chip is used through the same device.
-* ``order``: a process uses as many chips as it holds devices open (or twice as many, if each is an n300 with a remote
-  chip): tt-metal numbers local chips in driver order, remote ones after them. This is an assumption, and says so.
+  a Wormhole whose Ethernet is not trained it is the serial number; and tt-umd, if requested, reports it for any chip. A
+serial number is that of the board: it identifies a chip only if the board has one chip on PCIe. * ``holder``: a process
+uses one chip and holds one device open, or all but one of each are known. Not if that device may be an n300, because
+its remote chip is used through the same device. * ``order``: a process uses as many chips as it holds devices open (or
+twice as many, if each is an n300 with a remote chip): tt-metal numbers local chips in driver order, remote ones after
+them. This is an assumption, and marked as such.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
     from ttmem.model.machine_rows import DriverChip
 
-    Join = tuple[str, str]  # place, how it was found
+    Join = tuple[str, str]  # place, how it was matched
     Card = tuple[str | None, str | None]  # asic id and serial number
-    Memory = tuple[str, str, Card]  # a join, and the card that was there then
-    Traits = Mapping[str, tuple[str | None, bool | None]]  # of unique ids: family, and whether it is a remote chip
+    Memory = tuple[str, str, Card]  # a join, and the card at that time
+    Traits = Mapping[str, tuple[str | None, bool | None]]  # by unique id: family, and whether it is a remote chip
     Uses = list[tuple[dict[str, int | None], set[str]]]  # for each process: unique ids with Metal's number, places held
 
-_ONE_CHIP = ("n150", "p100", "p150")  # boards with one chip; and with one on PCIe:
+_ONE_CHIP = ("n150", "p100", "p150")  # boards with one chip; boards with one chip on PCIe:
 _ONE_ON_PCIE = (*_ONE_CHIP, "n300")
 
 
 def place_of(chip: DriverChip) -> str:
-    """The name of a chip that was seen: a remote one, which the driver does not list, is nowhere but in itself."""
+    """The place of a chip: a remote chip, which the driver does not list, is its own place."""
     return chip["pci"] or (chip.get("unique_id") if chip["kmd"] is None else None) or f"kmd:{chip['kmd']}"
 
 
 def remember(before: dict[str, Memory], found: Mapping[str, Join], chips: list[DriverChip]) -> None:
-    """What was found, for a look at which those who showed it are gone."""
+    """Remember the matches for later, when the processes that proved them have exited."""
     cards = {place_of(chip): _card(chip) for chip in chips}
     before.update({chip_id: (place, how, cards[place]) for chip_id, (place, how) in found.items()})
 
@@ -48,16 +48,16 @@ def find(
     before: Mapping[str, Memory],
     traits: Traits | None = None,
 ) -> dict[str, Join]:
-    """The place of each unique id, as far as it can be told. ``chips`` are the driver's, in its order.
+    """The place of each unique id, as far as known. ``chips`` are the driver's, in its order.
 
-    What was found earlier holds on, for a process that has ended can no longer show what it held; until somebody shows
-    something else, or another card is there.
+    Earlier matches are kept, because a process that has ended can no longer prove them, until a process proves another
+    match or the card changes.
     """
     return _Search(chip_ids, chips, before, traits or {}).run(uses)
 
 
 class _Search:
-    """Goes from the strongest evidence to the weakest; what is found stays, and its place is taken."""
+    """Searches from the strongest evidence to the weakest; a match is kept, and its place is taken."""
 
     def __init__(
         self, chip_ids: Iterable[str], chips: list[DriverChip], before: Mapping[str, Memory], traits: Traits
@@ -69,14 +69,14 @@ class _Search:
         self._traits = traits
         self._found: dict[str, Join] = {}
         self._taken: set[str] = set()
-        self._disputed: set[str] = set()  # unique ids and places of which two processes show different allocations
+        self._disputed: set[str] = set()  # unique ids and places for which two processes prove different matches
 
     def run(self, uses: Uses) -> dict[str, Join]:
         mine = [(self._used(numbers), self._held(holds)) for numbers, holds in uses]
         self._by_id()
         self._by_holder(mine)
         self._by_memory(("id", "holder"))
-        self._by_elimination(sorted(mine, key=lambda use: len(use[1])))  # who holds less leaves less doubt
+        self._by_elimination(sorted(mine, key=lambda use: len(use[1])))  # with fewer chips it is more certain
         self._by_memory(("order",))
         for numbers, places in mine:
             self._by_order(numbers, places)
@@ -105,7 +105,7 @@ class _Search:
         self._taken |= {place for place, _ in self._found.values()}
 
     def _by_holder(self, uses: list[tuple[dict[str, int | None], list[str]]]) -> None:
-        """Who uses one chip and holds one. Where two of them contradict each other, neither is believed."""
+        """Processes that use one chip and hold one. If two of them contradict each other, neither counts."""
         shown = {(*numbers, *places) for numbers, places in uses if len(numbers) == len(places) == 1}
         sure = [(chip_id, place) for chip_id, place in shown if self._is_local(chip_id, [place])]
         for side in zip(*sure):
@@ -121,7 +121,7 @@ class _Search:
                     self._join(chip_id, place, how)
 
     def _by_elimination(self, uses: list[tuple[dict[str, int | None], list[str]]]) -> None:
-        """Of what one process uses and holds all but one is known. Nothing here rests on an assumption yet."""
+        """All but one of the chips that a process uses and holds are known. No match so far is an assumption."""
         for numbers, places in uses:
             left = [chip_id for chip_id in numbers if chip_id not in self._found]
             free = [place for place in places if place not in self._taken]
@@ -137,7 +137,7 @@ class _Search:
                     self._join(known[number], place, "order")
 
     def _is_local(self, chip_id: str, places: list[str]) -> bool:
-        """Is it surely one of these, and not a chip behind one of them?"""
+        """Whether it is certainly one of these, and not a remote chip of one."""
         chips = [self._chips[place] for place in places]
         return self._traits.get(chip_id, (None, None))[1] is False or all(
             chip["arch"] == "blackhole" or chip["board"] not in (None, "n300") for chip in chips
@@ -145,7 +145,7 @@ class _Search:
 
 
 class _Ids:
-    """The unique ids that the driver's files make up, and whose they are."""
+    """The unique ids that follow from the driver's files, and their chips."""
 
     def __init__(self, chips: Mapping[str, DriverChip]) -> None:
         self._told: dict[int, list[str]] = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The physical L1 of chips: maps put together in slices when somebody asks, and what the snapshot has of them.
+"""The physical L1 of chips: maps that are built in slices on request, and the numbers of the snapshot.
 
-A map takes a look at every live allocation of its chip. So one that was just made is used again: as long as nothing
-happened, and under load for nine times as long as it took to make, with its age.
+Building a map examines every live allocation of its chip. So a recent map is used again: as long as there was no event,
+and under load for nine times as long as it took to build, with its age.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 Sees = Callable[[int | None], bool]
 
 SCHEMA: Final = "ttmem.cores/1"
-_REST = 9  # times as long as a map took to make it may be used again
-_EVERY = 1.0  # seconds from one refresh of the snapshot's numbers to the next, at least
+_REST = 9  # a map may be used again for this many times the time it took to build
+_EVERY = 1.0  # seconds between two refreshes of the snapshot's numbers, at least
 _WAIT = 0.005  # seconds that a snapshot waits for them
-_FIRST_WAIT = 0.1  # if of some chip there are none yet
+_FIRST_WAIT = 0.1  # if some chip has none yet
 _KEPT = 4  # maps
 _MOST_SEGMENTS = 500
 _MOST_KERNELS = 100
@@ -42,9 +42,9 @@ _MOST_KERNELS = 100
 
 class _BuiltMap(NamedTuple):
     map: L1Map
-    seq: int  # of the last event that it knows
+    seq: int  # of the last event in it
     time: float
-    cost: float  # seconds it took
+    cost: float  # seconds to build it
 
 
 class _Numbers(NamedTuple):
@@ -69,7 +69,7 @@ class Cores:
     # -- for the snapshot ----------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Bring the numbers of all chips up to date, at most once a second; what takes long goes on by itself."""
+        """Update the numbers of all chips, at most once a second; long work continues in the background."""
         if self._refresh is None and monotonic() >= self._next:
             self._refresh = asyncio.create_task(self._renew())
         if self._refresh is not None:
@@ -96,7 +96,7 @@ class Cores:
             self._refresh = None
 
     def physical(self, chip: Chip) -> schema.PhysicalL1 | None:
-        """What is known now of a chip, with its age; never more than a look into a table."""
+        """The current numbers of a chip, with their age; only a table lookup."""
         found = self._numbers.get(chip)
         if found is None:
             return None
@@ -108,7 +108,7 @@ class Cores:
         }
 
     def _age(self, found: _BuiltMap | _Numbers) -> float:
-        """0.0 only if nothing happened since, however short ago it was."""
+        """The age; 0.0 only if no event came since."""
         return 0.0 if found.seq == self._ledger.seq else max(0.001, round(monotonic() - found.time, 3))
 
     # -- the document --------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Cores:
             raise LookupError(f"there is no chip {chip_id!r}; /snapshot lists those there are")
         geometry = chip.geometry
         if geometry is None:
-            return _unknown(chip_id, "nobody has said what board this is")
+            return _unknown(chip_id, "the type of this board is not known")
         if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
             grid = f"{geometry.grid_x} x {geometry.grid_y}"
             raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {chip_id} is {grid}")
@@ -128,7 +128,7 @@ class Cores:
         return _DocumentBuilder(made.map, may_see).chip(self._age(made), core)
 
     async def _map(self, chip: Chip, geometry: Geometry) -> _BuiltMap:
-        """One that is new enough, or that is being made, or a new one."""
+        """A map that is recent enough, or is being built, or a new one."""
         made = self._made.get(chip)
         if (
             made is not None
@@ -159,12 +159,12 @@ class Cores:
 
 
 def _mappable(chip: Chip) -> Geometry | None:
-    """The geometry of a chip of which enough is known for a map."""
+    """The geometry of a chip if it is known well enough for a map."""
     return chip.geometry if chip.covered else None
 
 
 def parse_core(text: str) -> tuple[int, int]:
-    """A core as people write it; ValueError if it is none.
+    """Parse a core as users write it; ValueError if it is invalid.
 
     >>> parse_core("3,4")
     (3, 4)
@@ -176,7 +176,7 @@ def parse_core(text: str) -> tuple[int, int]:
 
 
 def _unknown(chip_id: str, why: str) -> schema.Cores:
-    """The document of a chip of which not even the grid is known."""
+    """The document of a chip whose grid is not known."""
     return {
         "schema": SCHEMA,
         "chip": chip_id,
@@ -201,7 +201,7 @@ def _unknown(chip_id: str, why: str) -> schema.Cores:
 
 
 class _DocumentBuilder:
-    """Makes the document from a map, for one reader."""
+    """Builds the document from a map, for one reader."""
 
     def __init__(self, found: L1Map, may_see: Sees) -> None:
         self._map = found
@@ -218,7 +218,7 @@ class _DocumentBuilder:
         return {
             "schema": SCHEMA,
             "chip": chip.id,
-            "why": None if found.known else "nobody has reported what is on this chip",
+            "why": None if found.known else "no process has reported on this chip",
             "age_s": age,
             "basis": "live" if geometry.live else "table",
             "grid": {"x": geometry.grid_x, "y": geometry.grid_y},
@@ -246,7 +246,7 @@ class _DocumentBuilder:
         }
 
     def _floor(self) -> schema.FloorRow:
-        """Nothing, if there is an L1 buffer of which nobody told where it is: it may be lower than all others."""
+        """The floor; null if the address of some L1 buffer was not reported, because it may be the lowest."""
         found = self._map
         if not found.known or not found.floor_known:
             return {"address": None, "owner": None}
@@ -302,7 +302,7 @@ class _DocumentBuilder:
         }
 
     def _kernels(self, core: Core) -> list[schema.KernelRow]:
-        """Those of the program that ran last here: they lie in the ring, but nobody tells where."""
+        """Kernels of the program that ran last on the core: they are in the ring, at unknown addresses."""
         if core.program is None:
             return []
         bit = 1 << (core.y * ROW + core.x)
@@ -360,14 +360,14 @@ def _unknown_core(core: Core) -> schema.CoreRow:
 
 
 def _warnings(found: L1Map) -> list[str]:
-    """Sentences on what ought not to be."""
+    """Sentences about states that should not occur."""
     out = []
     over = [core for core in found.cores if core.overlap]
     if over:
         most = max(core.overlap for core in over)
         out.append(
             f"live allocations overlap on {len(over)} cores, by up to {most} bytes on one: "
-            "whoever writes last wins there"
+            "the last write there overwrites the others"
         )
     small = found.small_start
     if small < found.geometry.l1_size:

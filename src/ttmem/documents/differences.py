@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the account and tt-metal's own counters disagree on a process, and which of these differences last.
+"""Finds lasting differences between the account and tt-metal's own counters for a process.
 
-The two cannot be read at one moment, so of a process that allocates they differ without either being wrong. A look
-reads the counters first and the account after them. If the next look begins after that and finds both as they were
-(tt-metal stamps each change), then neither moved from the first reading to the last, and both describe one moment. A
-difference that is found so, and again with the same amount some seconds later, is news.
+The two cannot be read at the same moment, so for a process that allocates they differ although both are right. A round
+reads the counters first and the account after them. If the next round begins after that and finds both unchanged
+(tt-metal has a time stamp for each change), both describe the same moment. A difference that is found in this way, and
+again with the same amount some seconds later, is reported.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Amounts = dict[str, tuple[int, int]]  # by kind, the bytes tracked and the bytes
 _Key = tuple[int, int | None, str]  # pid, start and chip
 
 LASTS_SECONDS = 2.0
-_FORGOTTEN_SECONDS = 10.0  # of a process that is never still: what was found before may be over
+_FORGOTTEN_SECONDS = 10.0  # for a process that is never idle: an earlier difference may be over
 
 
 class _Seen(NamedTuple):
-    """What one look found of a process on a chip."""
+    """The values of one round for a process on a chip."""
 
     amounts: Amounts
     stamps: tuple[float | None, ...]  # when tt-metal last changed each of the process's counters
 
 
 class _Found(NamedTuple):
-    """A difference of certain amounts, seen while neither side moved."""
+    """A difference with its amounts, found while neither side changed."""
 
     amounts: Amounts
     since: float
@@ -45,19 +45,19 @@ class _Found(NamedTuple):
 
 
 class Differences:
-    """Takes one look after the other; ``lasting`` are the differences that are news."""
+    """Compares round by round; ``lasting`` are the differences to report."""
 
     def __init__(self) -> None:
         self.lasting: dict[Where, Amounts] = {}
-        self.open = False  # did the last look find a difference of which it is not known yet whether it lasts
+        self.open = False  # whether the last round found a difference that may or may not last
         self._before: dict[_Key, _Seen] = {}
         self._began = self._ended = float("-inf")
         self._found: dict[_Key, _Found] = {}
 
     def take(self, merged: Snapshot, shm: list[CounterFile], began: float, ended: float) -> None:
-        """One look: the counters were read after ``began``, the account was taken at ``ended``."""
+        """Add a round: the counters were read after ``began``, the account was captured at ``ended``."""
         now = _observe(merged, shm)
-        still = began > self._ended  # else this look's counters may be older than the last look's account
+        still = began > self._ended  # else the counters may be older than the previous account
         found = {}
         for key, seen in now.items():
             known = self._found.get(key)
@@ -76,7 +76,7 @@ class Differences:
 
 
 def _observe(merged: Snapshot, shm: list[CounterFile]) -> dict[_Key, _Seen]:
-    """Every live process that both know, chip by chip."""
+    """The values of every live process that is on both sides, chip by chip."""
     stamps: dict[int, list[float | None]] = {}
     for file in shm:
         for slot in file["slots"]:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dump: everything allocated now, as data and as the REMAINING ALLOCATED BUFFERS text."""
+"""The dump: everything allocated now, as data and as the REMAINING ALLOCATED BUFFERS text of the proof of concept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappush, heapreplace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ttmem.account.allocations import Allocation
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Chip
 from ttmem.account.live_set import counted_chips
 from ttmem.documents.common_text import anomaly_line
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "ttmem.dump/1"
 LARGE = 1 << 20
 LISTED = 10
-_KERNELS_LISTED = 1000
+KERNELS_LISTED = 1000
 
 Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 
@@ -29,20 +30,41 @@ _NOUNS = {Kind.CB: "circular buffers", Kind.DFB: "dataflow buffers", Kind.SCRATC
 _KERNEL_TYPES = {"kernel": "Application", "fabric_kernel": "Fabric", "dispatch_kernel": "Dispatch"}
 
 
+class DumpFilter(NamedTuple):
+    """What a dump contains: None means all chips, or all processes."""
+
+    kernels: bool = False  # is it the list of kernels?
+    chips: frozenset[str] | None = None
+    pids: frozenset[int] | None = None
+    kinds: frozenset[Kind] = frozenset(KINDS)
+    limit: int = LISTED  # allocations to list of each kind on each device
+
+    def wants(self, holding: Holding) -> tuple[Chip, ...]:
+        """The chips of a holding that the dump contains."""
+        if self.pids is not None and holding.source.process.info.pid not in self.pids:
+            return ()
+        return holding.chips if self.chips is None else tuple(c for c in holding.chips if c.id in self.chips)
+
+
+EVERYTHING = DumpFilter()
+KERNELS = DumpFilter(True, kinds=frozenset(KERNEL_KINDS), limit=KERNELS_LISTED)
+
+
 class DumpBuilder:
     """Takes live allocations one by one, so that a server with a million of them can do it in slices."""
 
-    def __init__(self, *, kernels_only: bool = False) -> None:
+    def __init__(self, wanted: DumpFilter = EVERYTHING) -> None:
+        self._wanted = wanted
         self._groups: dict[tuple[int, str], dict[Kind, _Group]] = {}
-        self._kernels_only = kernels_only
-        self._limit = _KERNELS_LISTED if kernels_only else LISTED
 
-    def add(self, item: Allocation, chips: Iterable[Chip] | None = None) -> None:
-        """An allocation, and the chips on which it counted at the moment of the dump, if that is not now."""
-        if self._kernels_only and item.kind not in KERNEL_KINDS:
+    def add(self, item: Allocation, counted: Iterable[Chip] | None = None) -> None:
+        """Take an allocation, with the chips on which it counted at the moment of the dump, if that is not now."""
+        if item.kind not in self._wanted.kinds:
             return
-        for chip in counted_chips(item) if chips is None else chips:
-            self._add(item, chip)
+        wanted = self._wanted.wants(item.holding)
+        for chip in counted_chips(item) if counted is None else counted:
+            if chip in wanted:
+                self._add(item, chip)
 
     def _add(self, item: Allocation, chip: Chip) -> None:
         where = (item.holding.number_on(chip), chip.id)
@@ -52,27 +74,20 @@ class DumpBuilder:
         group = kinds.get(item.kind)
         if group is None:
             group = kinds[item.kind] = _Group()
-        size = item.counted
-        group.count += 1
-        group.bytes += size
-        if size >= LARGE:
-            group.large += 1
-            group.large_bytes += size
-        if len(group.allocations) < self._limit:
-            group.allocations.append((item, chip))
+        group.add(item, chip, self._wanted.limit)
 
-    def result(
-        self,
-        *,
-        time: str,
-        anomalies: schema.Anomalies,
-        uncertain: list[schema.UncertainRow],
-        may_see: Viewer = lambda user_id: True,
-    ) -> schema.Dump:
+    def describe(self, may_see: Viewer) -> Iterator[None]:
+        """Make the rows of listed allocations, one at each step."""
+        for kinds in self._groups.values():
+            for group in kinds.values():
+                yield from group.describe(may_see)
+
+    def result(self, *, time: str, anomalies: schema.Anomalies, uncertain: list[schema.UncertainRow]) -> schema.Dump:
+        """The document, once all rows are made."""
         devices: list[schema.DumpDevice] = []
         total = 0
         for (number, chip_id), kinds in sorted(self._groups.items()):
-            entries = [kinds[kind].json(kind, may_see, self._limit) for kind in KINDS if kind in kinds]
+            entries = [kinds[kind].json(kind) for kind in KINDS if kind in kinds]
             total += sum(entry["count"] for entry in entries)
             devices.append({"device": number, "chip": chip_id, "kinds": entries})
         return {
@@ -86,27 +101,46 @@ class DumpBuilder:
 
 
 class _Group:
-    __slots__ = ("allocations", "bytes", "count", "large", "large_bytes")
+    """The allocations of one kind on one device: their sums, and the largest of them."""
+
+    __slots__ = ("bytes", "count", "large", "large_bytes", "largest", "reserved", "rows", "unknown")
 
     def __init__(self) -> None:
-        self.count = self.bytes = self.large = self.large_bytes = 0
-        self.allocations: list[tuple[Allocation, Chip]] = []
+        self.count = self.bytes = self.reserved = self.unknown = self.large = self.large_bytes = 0
+        self.largest: list[tuple[int, int, Allocation, Chip]] = []  # a heap; the oldest of equal size is kept
+        self.rows: list[schema.AllocationRow] = []
 
-    def json(self, kind: Kind, may_see: Viewer, limit: int) -> schema.DumpKind:
-        listed = self.allocations if self.count <= limit or limit > LISTED else []
+    def add(self, item: Allocation, chip: Chip, limit: int) -> None:
+        size, taken = item.counted, item.taken
+        self.count += 1
+        self.bytes += size
+        if taken is None:
+            self.unknown += size
+        else:
+            self.reserved += taken
+        if size >= LARGE:
+            self.large += 1
+            self.large_bytes += size
+        if len(self.largest) < limit:
+            heappush(self.largest, (item.size, -item.born, item, chip))
+        elif limit and (item.size, -item.born) > self.largest[0][:2]:
+            heapreplace(self.largest, (item.size, -item.born, item, chip))
+
+    def describe(self, may_see: Viewer) -> Iterator[None]:
+        for _, _, item, chip in sorted(self.largest, key=lambda entry: (-entry[0], -entry[1], entry[2].address)):
+            row = allocation_json(item, chip, see_tag=may_see(item.holding.source.process.info.user_id))
+            self.rows.append({**row, "counted": True})
+            yield
+
+    def json(self, kind: Kind) -> schema.DumpKind:
         return {
             "kind": kind.label,
             "count": self.count,
             "bytes": self.bytes,
+            "reserved": self.reserved if not self.unknown else None,
             "large": {"count": self.large, "bytes": self.large_bytes},
             "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
-            "allocations": [
-                {
-                    **allocation_json(item, chip, see_tag=may_see(item.holding.source.process.info.user_id)),
-                    "counted": True,
-                }
-                for item, chip in listed
-            ],
+            "allocations": self.rows,
         }
 
 
@@ -148,7 +182,8 @@ def remaining_text(dump: schema.Dump) -> str:
             noun = _NOUNS.get(kind, "kernels" if kind in KERNEL_KINDS else "buffers")
             name = "SYSTEM_MEMORY" if kind is Kind.HOST else kind.name
             lines.append(f"  {name}: {entry['count']} {noun}, {_mb(entry['bytes'])} total")
-            lines += [f"    - {_allocation_line(item)}" for item in entry["allocations"]]
+            if entry["count"] <= LISTED:
+                lines += [f"    - {_allocation_line(item)}" for item in entry["allocations"]]
         if large or small:
             lines.append("  Breakdown:")
             lines.append(f"    - large buffers (1 MiB and more): {large}, {_mb(large_bytes)}")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ttmem.analyze.failure_types import Failure
 from ttmem.analyze.process_layout import Block, ProgramBuffer
-from ttmem.analyze.verdicts import Advice, Verdict
-from ttmem.documents.explanation_text import advice_text, headline, sentences
+from ttmem.analyze.verdict_types import Advice, HeldGroup, Verdict
+from ttmem.documents.explanation_summary import headline, held_by
+from ttmem.documents.explanation_text import advice_text, sentences
 from ttmem.model.core_sets import CoreRange, format_ranges, ranges_of
 from ttmem.model.kinds import Kind
 
@@ -36,16 +37,18 @@ def verdict(found: Verdict) -> schema.VerdictRow:
     """One verdict; what is not known is null."""
     return {
         "headline": headline(found),
+        "held_by": held_by(found),
         "failure": failure(found.failure),
         "why": found.why,
         "operation": found.tag,
         "line": found.line,
+        "shape": found.shape,
         "asked": found.asked,
         "there": found.there,
         "missing": found.missing,
         "free": found.free,
         "size": found.size,
-        "holders": [_block(block) for block in found.holders],
+        "holders": [_group(group) for group in found.holders],
         "held": found.held,
         "wall": None if found.wall is None else _block(found.wall),
         "program": None if found.program is None else {"id": found.program.metal_id, "operation": found.program.tag},
@@ -82,6 +85,11 @@ def _block(block: Block) -> schema.BlockRow:
         "line": block.line,
         "cause": block.cause.name.lower(),
     }
+
+
+def _group(group: HeldGroup) -> schema.HolderRow:
+    addresses = [block.address for block in group.blocks]
+    return {**_block(group.blocks[0]), "buffers": group.buffers, "addresses": addresses}
 
 
 def _piece(piece: ProgramBuffer) -> schema.ProgramPart:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over the chips and processes of a snapshot: of the host, of each board, of each job.
+"""Sums over the chips and processes of a snapshot: for the host, each board and each job.
 
-Pure. What is not known of a chip is in no sum, and beside each sum stands on how many chips all of it is known
-(``used_on``). So the parts always add up to the whole: boards to the host in everything, jobs to the host in what is
-used.
+Pure functions. Unknown values are in no sum, and each sum has the number of chips for which it is completely known
+(``used_on``). So the parts always add up: boards to the host in all sums, jobs to the host in used bytes.
 
-There are no peaks here: chips and processes have theirs at different times, and a sum of peaks is no peak.
+There are no sums of peaks, because the peaks of chips and processes are from different times.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ STATES = (*ALIVE, "stale", "exited")
 
 
 def sums(chips: list[ChipRow], processes: list[ProcessRow]) -> Sums:
-    """Of everything, and of its parts.
+    """The sums of the host, the boards and the jobs.
 
     >>> empty = sums([], [])
     >>> empty["host"]["chips"], empty["host"]["dram"]["used"], empty["boards"], empty["jobs"]
@@ -45,7 +44,7 @@ def sums(chips: list[ChipRow], processes: list[ProcessRow]) -> Sums:
 
 
 def _users(processes: list[ProcessRow]) -> dict[str, set[int]]:
-    """By chip, the places in the list of those alive that have something of it, or have it open."""
+    """For each chip, the indices of living processes that use it or have it open."""
     users: dict[str, set[int]] = {}
     for number, process in enumerate(processes):
         if process["state"] in ALIVE:
@@ -98,7 +97,7 @@ def _of_l1(chips: list[ChipRow]) -> L1Sum:
 
 
 def _sum(chips: list[ChipRow], pool: MainPool, name: Amount) -> tuple[int | None, int]:
-    """The sum, None if nothing is known; and on how many chips all of it is known."""
+    """The sum, None if nothing is known; and the number of chips for which it is completely known."""
     found = [(chip, size) for chip in chips if (size := _amount(chip, pool, name)) is not None]
     return sum(size for _, size in found) if found else None, sum(is_known(chip, pool, name) for chip, _ in found)
 
@@ -110,14 +109,14 @@ def _amount(chip: ChipRow, pool: MainPool, name: Amount) -> int | None:
 
 
 def is_known(chip: ChipRow, pool: MainPool, name: Amount) -> bool:
-    """All of it; not where somebody uses the chip of whom nothing is known."""
+    """Whether the value is complete; not if an untracked process uses the chip."""
     if _amount(chip, pool, name) is None:
         return False
     return name == "capacity" or not any(pool in one["missing"] for one in chip["memory"]["unseen"])
 
 
 def _boards(chips: list[ChipRow], users: dict[str, set[int]]) -> list[BoardSum]:
-    """Chips that show the same serial number. Which board the others are on is not known: they come last, as None."""
+    """Chips grouped by serial number. The board of chips without one is not known: they come last, as None."""
     found: dict[str | None, list[ChipRow]] = {}
     for chip in chips:
         found.setdefault(chip["serial"], []).append(chip)
@@ -128,19 +127,19 @@ def _boards(chips: list[ChipRow], users: dict[str, set[int]]) -> list[BoardSum]:
 
 
 def _same(chips: list[ChipRow]) -> str | None:
-    """The type of board, if that is one."""
+    """The type of board, if all chips have the same."""
     kinds = {chip["board"] for chip in chips}
     return kinds.pop() if len(kinds) == 1 else None
 
 
 def _jobs(chips: list[ChipRow], processes: list[ProcessRow], users: dict[str, set[int]]) -> list[JobSum]:
-    """Processes that belong together. Those of which it is not known with whom come last, as None."""
+    """Processes grouped by job. Those with an unknown job come last, as None."""
     jobs = [_job_of(process) for process in processes]
     found: dict[str | None, list[ProcessRow]] = {}
     names: dict[str | None, str | None] = {None: None}
     for (job, name), process in zip(jobs, processes):
         found.setdefault(job, []).append(process)
-        names[job] = names.get(job) or name  # the leader of a session may have gone since others were looked at
+        names[job] = names.get(job) or name  # the leader of a session may have exited meanwhile
     alone: dict[str | None, list[ChipRow]] = {}
     for chip in chips:
         there = {jobs[number][0] for number in users.get(chip["chip"], ())}
@@ -151,7 +150,7 @@ def _jobs(chips: list[ChipRow], processes: list[ProcessRow], users: dict[str, se
 
 
 def _job_of(process: ProcessRow) -> tuple[str | None, str | None]:
-    """(id, name): its container, else what it was started as. One that cannot be seen may belong to anybody."""
+    """(id, name): its container, else its job. None for a process that is not visible."""
     if process["pid"] is None:
         return None, None
     if process["container"]:
@@ -160,7 +159,7 @@ def _job_of(process: ProcessRow) -> tuple[str | None, str | None]:
 
 
 def _of_job(job: str | None, name: str | None, processes: list[ProcessRow], alone: list[ChipRow]) -> JobSum:
-    """``alone`` are the chips that nobody else uses: what the allocators took there, they took for these processes."""
+    """``alone`` are the chips that no other job uses: reserved bytes there belong to these processes."""
     alive = [process for process in processes if process["state"] in ALIVE]
     used = [share["chip"] for process in alive for share in process["chips"]]
     holds = [chip_id for process in alive for chip_id in process["holds"]]
@@ -195,7 +194,7 @@ def _of_job_pool(pool: MainPool, chips: int, alive: list[ProcessRow], alone: lis
 
 
 def _silent(processes: list[ProcessRow], pool: MainPool) -> set[str]:
-    """The chips that one of them has something of, or has open, and of which it is not known how much."""
+    """The chips that one of the processes uses or has open, with unknown bytes."""
     found: set[str] = set()
     for process in processes:
         told = {share["chip"] for share in process["chips"] if share[pool] is not None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is still held, by likely cause, and what of it is a leak: as data, schema "ttmem.leaks/1", and as text."""
+"""Finds leaks and groups held allocations by likely cause: as a document, schema "ttmem.leaks/1", and as text."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ttmem.model import schema
 
 SCHEMA: Final = "ttmem.leaks/1"
-OLDER = 60  # seconds; what is younger is likely still in use
+OLDER = 60  # seconds; a younger allocation is likely still in use
 LISTED = 1000
 _MAX_GROUPS = 10_000
 _LARGEST_OF_DEAD = 5
 _SHOWN, _DEAD_SHOWN = 20, 5
 
-Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
+Viewer = Callable[[int | None], bool]  # whether the reader may see texts of this user
 
 
-# What leaked allocations are grouped by: whose, where, which kind, and the tag, else the size, else None for the rest.
+# Key of a group of leaked allocations: process, chip, kind, and the tag, else the size, else None for the rest.
 _Site = tuple[Process, Chip, int, Union[str, int, None]]
 
 
@@ -56,10 +56,10 @@ class _Sum:
             self.youngest = age
 
     def grows(self, watched: float) -> bool:
-        """Did they come one by one all the while? Not so a batch, nor a batch and a straggler.
+        """Whether they were allocated one by one over the whole time, not as a batch, or a batch and a straggler.
 
-        Births must reach over more than half of the time that the process was watched, and their mean lie in the
-        middle half of that reach.
+        The allocation times must span more than half of the time that the process was tracked, and their mean must be
+        in the middle half of that span.
         """
         reach = self.oldest - self.youngest
         middle = self.ages / self.count - self.youngest
@@ -75,10 +75,10 @@ class _Sum:
 
 
 class LeakFinder:
-    """Takes live allocations and dead processes one by one, so that a server with many of them can do it in slices.
+    """Finds leaks. Live allocations and exited processes are added one by one, so that a server can do it in slices.
 
-    A leak is what nothing but a living process holds, for ``older`` seconds or longer. A reader who may not see a
-    process's tags gets its leaks by size.
+    A leak is an allocation that a living process has held for ``older`` seconds or longer, with no other reason. A
+    reader who may not see the tags of a process gets its leaks by size.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class LeakFinder:
         found.add(item.counted, age)
 
     def add_dead(self, process: Process) -> None:
-        """Take what a process still held when it died, which ended its hold on it."""
+        """Add what a process still held when it exited."""
         leaves = [
             leaf
             for holding in process.holdings()
@@ -156,7 +156,7 @@ class LeakFinder:
 
     def _site(self, item: Allocation, process: Process, chip: Chip) -> _Sum:
         tag = item.extra.tag if item.extra is not None and self._may_see(process.info.user_id) else None
-        # An IntEnum's hash is Python code, that of its value is not.
+        # The hash of an IntEnum is Python code, the hash of its value is not.
         site: _Site = (process, chip, int(item.kind), item.size if tag is None else tag)
         found = self._leaks.get(site)
         if found is None:
@@ -166,7 +166,7 @@ class LeakFinder:
         return found
 
     def result(self, ledger: Ledger, *, time: str, since: str, tracked: float) -> schema.Leaks:
-        """The findings. ``tracked`` is for how many seconds the server has been listening, ``since`` from when."""
+        """The findings. ``tracked`` is the number of seconds that the server has been running, ``since`` its start."""
         groups = sorted(self._leaks.items(), key=lambda item: (-item[1].bytes, -item[1].oldest))
         rest = [found for _, found in groups[LISTED:]]
         living = [p for p in ledger.processes.values() if not self._pids or p.info.pid in self._pids]
@@ -225,7 +225,7 @@ class LeakFinder:
         uncertain: list[schema.UncertainRow],
         tracked: float,
     ) -> list[str]:
-        """Why the verdict may be wrong, a sentence each."""
+        """The reasons why the verdict may be wrong, as sentences."""
         doubts = []
         if uncertain:
             doubts.append(f"the agent counted {meanings_text(uncertain)}")
@@ -233,11 +233,11 @@ class LeakFinder:
             doubts.append(f"{losses['dropped']:,} events were lost: a free or an allocation may have been missed")
         if losses["unknown_free"]:
             doubts.append(
-                f"{losses['unknown_free']:,} frees were of allocations nobody had reported: reports, and other frees "
+                f"{losses['unknown_free']:,} frees were of unreported allocations: reports, and other frees "
                 "with them, may have been missed"
             )
         if tracked < self._older:
-            doubts.append(f"tracking began {age_text(tracked)} ago: what existed before may be older than it seems")
+            doubts.append(f"tracking began {age_text(tracked)} ago: earlier allocations may be older than shown")
         if not ledger.processes and not ledger.departed:
             doubts.append("no process has reported anything yet")
         troubles = {
@@ -250,7 +250,7 @@ class LeakFinder:
 
 
 def age_text(seconds: float) -> str:
-    """An age for people.
+    """An age in a readable unit.
 
     >>> age_text(59.9), age_text(150), age_text(7300), age_text(200000)
     ('59 s', '2 min', '2.0 h', '2.3 d')
@@ -263,7 +263,7 @@ def age_text(seconds: float) -> str:
 
 
 def leaks_text(data: schema.Leaks) -> str:
-    """The findings for people; the last line is the verdict."""
+    """The findings as text; the last line is the verdict."""
     data = printable_data(data)
     verdict = data["verdict"]
     lines = [f"tracking since {data['since']}, for {age_text(data['tracked_s'])}", ""]
@@ -273,14 +273,14 @@ def leaks_text(data: schema.Leaks) -> str:
         _cause(
             "program cache",
             data["program_cache"],
-            "device.clear_program_cache() gives it back, device.disable_and_clear_program_cache() for good",
+            "device.clear_program_cache() frees it, device.disable_and_clear_program_cache() permanently",
         ),
     ]
     likely = data["program_cache"]["likely"]
     if likely["count"]:
-        lines.append(f"  of that likely the cache's: {_amount(likely)}")
+        lines.append(f"  of these, likely held by the cache: {_amount(likely)}")
     lines += [
-        _cause("trace", data["trace"], "taken at capture, not at replay; ttnn.release_trace() gives it back"),
+        _cause("trace", data["trace"], "allocated at capture, not at replay; ttnn.release_trace() frees it"),
         _cause("system", data["system"], "the runtime's own while a device is open"),
         *_dead(data["dead_process"]),
         "",
@@ -336,9 +336,9 @@ def _leaks(data: schema.Leaks) -> list[str]:
 
 def _dead(dead: list[schema.DeadProcessRow]) -> list[str]:
     if not dead:
-        return ["dead processes: none held anything when it died"]
+        return ["dead processes: none held anything when it exited"]
     lines = [
-        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; given back then"
+        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; freed at its exit"
         for one in dead[:_DEAD_SHOWN]
     ]
     return lines + ([f"dead process: and {len(dead) - _DEAD_SHOWN:,} more"] if len(dead) > _DEAD_SHOWN else [])

@@ -27,7 +27,7 @@ class LocalSnapshot:
         self._joins: dict[str, Any] = {}
 
     def snapshot(self, account: Snapshot, also: Callable[[MachineLook], MachineLook] | None = None) -> Snapshot:
-        """The machine now, merged with an account; ``also`` adds what another source shows of the machine."""
+        """The current machine, merged with an account; ``also`` adds data of another source."""
         from ttmem.documents.merge import merge
         from ttmem.sources.machine import Machine
 
@@ -41,7 +41,7 @@ class LocalSnapshot:
 
 
 def no_account(state: str, why: str) -> Snapshot:
-    """The snapshot of an account that nobody keeps: ``state`` and ``why`` say why there is no server."""
+    """The snapshot of an empty account; ``state`` and ``why`` give the reason why there is no server."""
     from ttmem.documents import unknown_rows as blank
 
     now = time.time()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings what is accounted for and what can be seen of the machine into one snapshot: a pure function.
+"""Merges the account and the state of the machine into one snapshot: a pure function.
 
-The server runs it over its account, `ttmem smi` without a server over an empty one. The strongest source counts, for
-each process, chip and kind: what is tracked, else what tt-metal's own counters say of a process that is alive.
+The server uses its own account, `ttmem smi` without a server an empty one. For each process, chip and kind the
+strongest source counts: tracked bytes, else tt-metal's own counters of a living process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Literal
 
-    from ttmem.model.machine_rows import CounterFile, CounterSlot, DriverChip, HolderRow, MachineLook
+    from ttmem.model.machine_rows import CounterFile, CounterSlot, DriverChip, HolderRow, HostUse, MachineLook
     from ttmem.model.schema import (
         ChipRow,
         ChipShare,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         UnseenRow,
     )
 
-# The kinds that tt-metal's counters know.
+# The kinds in tt-metal's counters.
 COUNTED: tuple[CountedKind, ...] = ("dram", "l1", "l1_small", "trace", "cb")
-# Those that the account and the counters must agree on. Not circular buffers: the account holds what each program asked
-# for, the counters the space they share.
+# The kinds on which account and counters must agree. Not circular buffers: the account has the bytes of each program,
+# the counters the space that programs share.
 COMPARED = COUNTED[:4]
 _UNCOUNTED = [kind for kind in blank.KINDS if kind not in COUNTED]
 _POOL: dict[CountedKind, MainPool] = {"dram": "dram", "trace": "dram", "l1": "l1", "l1_small": "l1", "cb": "l1"}
@@ -51,9 +51,9 @@ def merge(
     differing: Mapping[tuple[int, str], dict[str, tuple[int, int]]] | None = None,
     may_see: Callable[[int | None], bool] = lambda user_id: True,
 ) -> Snapshot:
-    """The snapshot of both.
+    """The merged snapshot.
 
-    ``before`` remembers which unique id belongs to which PCI address, and is added to. ``differing`` are the lasting
+    ``before`` has earlier matches of unique ids and PCI addresses; new ones are added. ``differing`` are the lasting
     differences between account and counters, by pid and chip: see `differences`.
     """
     found = joined(snapshot, machine, {} if before is None else before)
@@ -64,6 +64,7 @@ def merge(
     processes = _Processes(snapshot, machine, by_place, may_see)
     for file, row in files:
         _count(row, file, processes)
+    processes.add_usage(machine["usage"])
     unseen, held = processes.unseen(), processes.held()
     all_seen = any(source["name"] == "processes" and source["state"] == "ok" for source in machine["sources"])
     for row in rows:
@@ -87,12 +88,12 @@ def merge(
 
 
 def joined(snapshot: Snapshot, machine: MachineLook, before: Mapping[str, joins.Memory]) -> dict[str, joins.Join]:
-    """Where the chips with a unique id are."""
+    """The places of the chips with a unique id."""
     places = {chip["kmd"]: place_of(chip) for chip in machine["chips"]}
     uses: dict[int, tuple[dict[str, int | None], set[str]]] = {}
     starts: dict[int, int | None] = {}
     for holder in machine["processes"]:
-        # Who is just opening its chips, or closing them, holds some that it does not use, or no longer all it uses.
+        # A process that is opening or closing its chips may hold other chips than it uses.
         if holder.get("settled", True):
             uses[holder["pid"]] = {}, {places[kmd] for kmd in holder["holds"] if kmd in places}
             starts[holder["pid"]] = holder["start"]
@@ -105,7 +106,7 @@ def joined(snapshot: Snapshot, machine: MachineLook, before: Mapping[str, joins.
     for file in files:
         users = [slot["process"] for slot in file["slots"] if slot["state"] == "live"]
         held = [uses[user][1] if user is not None and user in uses else None for user in users]
-        # It is that of the last process to attach; but those who hold the same chips number them alike.
+        # The number is that of the last process to attach, but processes that hold the same chips use the same numbers.
         alike = len(users) == 1 or (None not in held and all(one == held[0] for one in held))
         number = file["metal_id"] if alike else None
         for user in users:
@@ -122,12 +123,12 @@ def joined(snapshot: Snapshot, machine: MachineLook, before: Mapping[str, joins.
 
 
 def _same(start: int | None, other: int | None) -> bool:
-    """May these be the starts of one process?"""
+    """Whether these can be the start times of one process."""
     return None in (start, other) or start == other
 
 
 def _nameless(file: CounterFile) -> bool:
-    """Is the name of the file only a device number, because tt-metal knew no unique id?"""
+    """Whether the name of the file is only a device number, because tt-metal had no unique id."""
     return file["chip"] == str(file["metal_id"])
 
 
@@ -146,11 +147,11 @@ def _chips(
         if place is None:
             own = next((name for name in (chip["chip"], chip["pci"]) if name in seen), None)
             there = by_kmd.get(chip["kmd"]) if chip["kmd"] is not None else None
-            # Numbers are dealt out anew when chips are reset, so they count only where there is no address.
+            # Numbers change when chips are reset, so they count only without an address.
             if own is None and there is not None and None in (chip["pci"], seen[there]["pci"]):
                 own = there
             if own in joined and chip["chip"] not in used:
-                continue  # the account knows this chip by its unique id as well
+                continue  # the account also has this chip by its unique id
             place = own
         row: ChipRow = {**chip, "memory": _copied(chip["memory"]), "joined_by": None}
         if place is not None and place in seen and place not in by_place:
@@ -158,7 +159,7 @@ def _chips(
             row["joined_by"] = how
             _describe_chip(row, seen[place])
         elif chip["pci"] not in (None, *seen) and chip["kmd"] in by_kmd:
-            row["kmd"] = None  # another chip has that number by now
+            row["kmd"] = None  # another chip has this number now
         rows.append(row)
     for place, driver_chip in seen.items():
         if place not in by_place:
@@ -169,7 +170,7 @@ def _chips(
 
 
 def _copied(memory: MemoryRow) -> MemoryRow:
-    """A copy of all that is changed here; the rest is shared with the account's snapshot."""
+    """A copy of everything that is changed here; the rest is shared with the account's snapshot."""
     dram, l1 = memory["dram"], memory["l1"]
     return {
         **memory,
@@ -186,7 +187,7 @@ def _copied(memory: MemoryRow) -> MemoryRow:
 
 
 def _describe_chip(row: ChipRow, chip: DriverChip) -> None:
-    """Add what the driver says of the chip."""
+    """Add the driver's data of the chip."""
     if row["pci"] is None:
         row["pci"] = chip["pci"]
     if row["arch"] is None:
@@ -217,8 +218,11 @@ def _take_sizes(pool: DramRow | L1Row, sizes: DramRow | L1Row) -> None:
 def _files(
     machine: MachineLook, rows: list[ChipRow], by_place: dict[str, ChipRow], found: dict[str, joins.Join]
 ) -> list[tuple[CounterFile, ChipRow]]:
-    """tt-metal's counters, each with the row of its chip. A file that says nothing of anybody alive makes no new row:
-    tt-metal never removes one, so a machine may have many of chips that it has no more, or of mock devices."""
+    """tt-metal's counters, each with the row of its chip.
+
+    A file without living processes adds no new row: tt-metal never removes files, so a machine may have many files of
+    former chips or of mock devices.
+    """
     by_chip = {row["chip"]: row for row in rows}
     out = []
     for file in machine["shm"]:
@@ -233,7 +237,7 @@ def _files(
         if not _nameless(file):
             row["unique_id"] = row["unique_id"] or file["chip"]
             row["joined_by"] = row["joined_by"] or how
-        if row["shm"] is None or _alive(file):  # a chip may have gone by another name, and left a file of that name
+        if row["shm"] is None or _alive(file):  # a chip may have a file with an earlier name
             row["shm"] = {
                 "state": file["state"],
                 "why": file["why"],
@@ -251,8 +255,10 @@ def _files(
 def _behind(
     file: CounterFile, chip_id: str, machine: MachineLook, by_place: dict[str, ChipRow], joined: set[str]
 ) -> ChipRow:
-    """A chip that only its counters tell of. If who uses it holds cards of one sort, it is one of those: the remote
-    chip of an n300."""
+    """A chip that is known only from its counters.
+
+    If its user holds cards of one type, it is on one of those: the remote chip of an n300.
+    """
     users = {slot["process"] for slot in file["slots"] if slot["state"] == "live"}
     held = {kmd for process in machine["processes"] if process["pid"] in users for kmd in process["holds"]}
     cards = {place: row for place, row in by_place.items() if row["kmd"] in held}
@@ -272,7 +278,7 @@ def _alive(file: CounterFile) -> bool:
 
 
 def _count(row: ChipRow, file: CounterFile, processes: _Processes) -> None:
-    """Add what tt-metal's counters say of the processes on a chip, where nobody knows better."""
+    """Add tt-metal's counters of the processes on a chip, where there is no better source."""
     memory = row["memory"]
     alone = sum(slot["state"] == "live" for slot in file["slots"]) == 1
     missing = frozenset(memory["missing"])
@@ -324,7 +330,7 @@ def _add_to_share(share: ChipShare, kind: CountedKind, size: int) -> None:
 
 
 def _add_to_memory(memory: MemoryRow, kind: CountedKind, size: int) -> None:
-    """Add bytes that tt-metal's counters report; what the allocator took for them, and their peak, is not known."""
+    """Add bytes from tt-metal's counters; their reserved size and their peak are not known."""
     if kind == "dram" or kind == "trace":
         _add_to_dram(memory["dram"], kind, size)
     else:
@@ -336,7 +342,7 @@ def _add_to_memory(memory: MemoryRow, kind: CountedKind, size: int) -> None:
 def _add_to_dram(dram: DramRow, kind: Literal["dram", "trace"], size: int) -> None:
     dram["used"] = (dram["used"] or 0) + size
     dram["peak"] = dram["reserved_peak"] = None
-    if size:  # for nothing the allocator took nothing
+    if size:  # without bytes, nothing is reserved
         dram["reserved"] = None
     if kind == "trace":
         trace = dram["trace"]
@@ -372,7 +378,7 @@ def _add_to_l1(l1: L1Row, kind: Literal["l1", "l1_small", "cb"], size: int) -> N
 
 
 class _Process:
-    """The row of one process, its shares by chip, and which kinds its own sources track."""
+    """The row of one process, its shares by chip, and the kinds that its own sources track."""
 
     __slots__ = ("_reported", "_tracked", "row", "shares")
 
@@ -380,10 +386,10 @@ class _Process:
         self.row = row
         self.shares = {share["chip"]: share for share in row["chips"]}
         self._reported = {kind for share in row["chips"] for kind in share["kinds"]}
-        self._tracked: dict[frozenset[str], frozenset[str]] = {}  # by the kinds that are missing on a chip
+        self._tracked: dict[frozenset[str], frozenset[str]] = {}  # by the kinds missing on a chip
 
     def share(self, chip_id: str) -> ChipShare:
-        """What it has of a chip."""
+        """Its share of a chip."""
         found = self.shares.get(chip_id)
         if found is None:
             found = self.shares[chip_id] = blank.share(chip_id)
@@ -391,7 +397,7 @@ class _Process:
         return found
 
     def tracked(self, missing: frozenset[str]) -> frozenset[str]:
-        """The kinds that are tracked of it; a source in trouble does not track what is ``missing``."""
+        """The kinds that are tracked for it; a source with trouble does not track the ``missing`` kinds."""
         found = self._tracked.get(missing)
         if found is None:
             found = self._tracked[missing] = self._find_tracked(missing)
@@ -400,7 +406,7 @@ class _Process:
     def _find_tracked(self, missing: frozenset[str]) -> frozenset[str]:
         if self.row["state"] != "tracked":
             return frozenset()
-        from ttmem.model.kinds import covers  # not wanted where nobody is tracked
+        from ttmem.model.kinds import covers  # not needed without tracked processes
 
         sources = self.row["sources"]
         kinds = {kind.label for source in sources for kind in covers(source["name"])} | self._reported
@@ -408,7 +414,7 @@ class _Process:
 
 
 class _Processes:
-    """All processes: those of the account, those that hold a chip, those that tt-metal counts."""
+    """All processes: those of the account, those that hold a chip, those in tt-metal's counters."""
 
     def __init__(
         self,
@@ -436,8 +442,10 @@ class _Processes:
         self._add_foreign([by_kmd[kmd] for kmd in machine["foreign"] if kmd in by_kmd])
 
     def _add_foreign(self, chip_ids: list[str]) -> None:
-        """Processes outside our pid namespace hold these chips. How many they are cannot be told: the driver counts
-        descriptors."""
+        """Add a row for processes outside our pid namespace that hold chips.
+
+        Their number is unknown, because the driver counts descriptors.
+        """
         outside = [one for one in self._all if one.row["state"] == "tracked" and one.row["pid"] is None]
         for chip_id in chip_ids:
             users = [process for process in outside if chip_id in process.shares]
@@ -448,11 +456,18 @@ class _Processes:
                 row["holds"], row["container"] = [chip_id], "outside this pid namespace"
                 self._add(row)
 
+    def add_usage(self, usage: Mapping[int, HostUse]) -> None:
+        """Add what those that are alive use of the host."""
+        for pid, found in usage.items():
+            process = self._alive.get(pid)
+            if process is not None and _same(process.row["start"], found["start"]):
+                process.row["cpu_percent"], process.row["rss"] = found["cpu_percent"], found["rss"]
+
     def rows(self) -> list[ProcessRow]:
         return [process.row for process in self._all]
 
     def of_slot(self, slot: CounterSlot) -> _Process | None:
-        """Whose numbers these are."""
+        """The process of a slot."""
         if slot["state"] == "live":
             pid = slot["process"]
             if pid is None:  # several processes share it
@@ -474,14 +489,14 @@ class _Processes:
         return gone
 
     def hidden_in(self, slot: CounterSlot) -> list[UnseenRow]:
-        """Who shares a slot with one that is tracked: what of it is theirs cannot be told, and nothing counts twice."""
+        """Processes that share a slot with a tracked one: their part is unknown, and nothing may count twice."""
         shared = slot.get("shared", []) if slot["state"] == "live" else []
         if not any(self._is_tracked(pid) for pid in shared):
             return []
         return [{"pid": pid, "missing": list(blank.KINDS)} for pid in shared if not self._is_tracked(pid)]
 
     def unseen(self) -> dict[str, list[UnseenRow]]:
-        """By chip, who holds it open and says nothing at all of what it has there."""
+        """For each chip, the processes that have it open and report nothing about it."""
         found: dict[str, list[UnseenRow]] = {}
         for process in self._all:
             if process.row["state"] == "untracked":
@@ -492,7 +507,7 @@ class _Processes:
         return found
 
     def held(self) -> set[str]:
-        """The chips that anybody alive has open, or has something on."""
+        """The chips that living processes have open or use."""
         found: set[str] = set()
         for process in self._all:
             if process.row["state"] in _ALIVE:
@@ -513,14 +528,14 @@ class _Processes:
             return process
         gone = self._exited.get(pid)
         if gone is not None and start is not None and gone.row["start"] == start:
-            return gone  # the account has seen it die since the machine was looked at
+            return gone  # the process has exited since the machine was read
         row = blank.process(pid, "untracked")
         row["start"] = start
         process = self._alive[pid] = self._add(row)
         return process
 
     def _describe(self, row: ProcessRow, holder: HolderRow) -> None:
-        """Add what is known of a process that holds a chip."""
+        """Add the data of a process that holds a chip."""
         self._describe_by_slot(row, holder)
         if row["container"] is None:
             row["container"] = holder["container"]
@@ -540,6 +555,6 @@ class _Processes:
 
 
 def _copied_process(row: ProcessRow) -> ProcessRow:
-    """A copy of all that is changed here."""
+    """A copy of everything that is changed here."""
     shares: list[ChipShare] = [{**share, "kinds": {**share["kinds"]}} for share in row["chips"]]
     return {**row, "chips": shares}

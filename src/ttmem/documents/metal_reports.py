@@ -21,7 +21,7 @@ SCHEMA: Final = "ttmem.reports/1"
 def document(
     found: Reports, folder: str, now: float, snapshot: schema.Snapshot | None, why_none: str = ""
 ) -> schema.MemoryReports:
-    """Everything in a folder. ``snapshot`` is a server's snapshot, or None, and ``why_none`` the reason."""
+    """The document of a folder. ``snapshot`` is a server's snapshot; if it is None, ``why_none`` is the reason."""
     amounts, doubt = tracked(snapshot) if snapshot is not None else ({}, why_none)
     return {
         "schema": SCHEMA,
@@ -35,28 +35,28 @@ def document(
 
 
 def tracked(snapshot: schema.Snapshot) -> tuple[dict[Kind, int | None], str | None]:
-    """What a server knows the allocator took, by kind, if a report can only be of that; else why it may not be.
+    """Reserved bytes by kind according to a server, if the report must be about these; else why it may not be.
 
-    A report names neither its chip nor its process. With one process a chip, and the same amounts on all chips (as on
-    a mesh, in lock step), it does not matter which it is of.
+    A report names neither its chip nor its process. With one process per chip, and the same amounts on all chips (as on
+    a mesh, in lock step), it does not matter which chip it is about.
     """
     processes = [process for process in snapshot["processes"] if process["state"] == "tracked"]
     chip_ids = [share["chip"] for process in processes for share in process["chips"]]
     if not chip_ids:
         return {}, "the server tracks no process with a chip now"
     if len(set(chip_ids)) < len(chip_ids):
-        return {}, "several processes hold memory of one chip, and a report does not say whose it is"
+        return {}, "several processes hold memory of one chip, and a report does not name its process"
     uncertain = [one for process in processes for one in process["uncertain"]]
     if uncertain:
         return {}, f"what the server tracks is uncertain, the agent counted {counts_text(uncertain)}"
     found = [_reserved(chip["memory"]) for chip in snapshot["chips"] if chip["chip"] in chip_ids]
     if any(amounts != found[0] for amounts in found):
-        return {}, "the server tracks chips with different amounts, and a report does not say which it is of"
+        return {}, "the server tracks chips with different amounts, and a report does not name its chip"
     return found[0], None
 
 
 def _reserved(memory: schema.MemoryRow) -> dict[Kind, int | None]:
-    """As a report counts: without trace buffers, which are part of DRAM, and with L1_SMALL by itself."""
+    """Reserved bytes as in a report: without trace buffers, which are part of DRAM, and with L1_SMALL separately."""
     dram, l1 = memory["dram"], memory["l1"]
     return {
         Kind.DRAM: _taken(dram["used"], dram["reserved"], dram["trace"]["reserved"]),
@@ -66,14 +66,14 @@ def _reserved(memory: schema.MemoryRow) -> dict[Kind, int | None]:
 
 
 def _taken(used: int | None, reserved: int | None, other: int | None = None) -> int | None:
-    """The reserved bytes without those of the other kind; where nothing is used, nothing is reserved."""
+    """The reserved bytes without those of the other kind; 0 if nothing is used."""
     if reserved is None:
         return None if used else used
     return reserved - (other or 0)
 
 
 def completeness(ours: int | None, theirs: int | None) -> float | None:
-    """What is tracked by what was reported; above 1, more was allocated since. None if there is nothing to compare.
+    """Tracked bytes divided by reported bytes; above 1, more was allocated since. None if not comparable.
 
     >>> completeness(96, 128), completeness(0, 0), completeness(1, 0), completeness(None, 128)
     (0.75, 1.0, None, None)

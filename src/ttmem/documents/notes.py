@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person should be told about a snapshot beside its numbers, a sentence each."""
+"""The notes of a snapshot: sentences that a reader should know in addition to the numbers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _COUNTED: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1"
 _STATES = {
     "in reset": "is in reset or not initialised; its telemetry cannot be read",
     "off the bus": "answers with all ones: it is off the PCIe bus or dead; a reset (tt-smi -r) may bring it back",
-    "gone": "has gone: the driver no longer lists it",
-    "hangs": "does not answer: a read of its telemetry hangs, the others go on without it",
+    "gone": "is gone: the driver no longer lists it",
+    "hangs": "does not answer: reading its telemetry hangs; other chips are not affected",
 }
 
 
@@ -49,7 +49,7 @@ def of(snapshot: Snapshot, machine: MachineLook, files: Iterable[CounterFile], d
 
 
 def name_of(chip: ChipRow) -> str:
-    """What people call a chip: by the driver's number, if it has one."""
+    """The name of a chip for users: the driver's number, if it has one."""
     return f"chip {chip['kmd']}" if chip["kmd"] is not None else f"chip {chip['chip']}"
 
 
@@ -65,10 +65,10 @@ def _of_chip(chip: ChipRow) -> Iterator[tuple[str, str]]:
     if now["state"] in _STATES:
         yield "chip-state", f"{name} {_STATES[now['state']]}"
     if now["alive"] is False:
-        yield "heartbeat", f"{name}: the heartbeat of its firmware stands still at {now['heartbeat']}"
+        yield "heartbeat", f"{name}: the heartbeat of its firmware has stopped at {now['heartbeat']}"
     if now["implausible"] and now["state"] == "ok":
         told = ", ".join(f"{field} reads {raw!r}" for field, raw in now["implausible"].items())
-        yield "implausible", f"{name}: {told}; not believed"
+        yield "implausible", f"{name}: {told}; rejected as implausible"
     hot, limit = now["temperature_c"], now["temperature_max_c"]
     if hot is not None and limit is not None and hot >= limit:
         yield "hot", f"{name} is at {hot:.0f} °C; its limit is {limit:.0f} °C"
@@ -78,7 +78,7 @@ def _of_chip(chip: ChipRow) -> Iterator[tuple[str, str]]:
 
 
 def _of_file(file: CounterFile, chip: ChipRow | None) -> Iterator[tuple[str, str]]:
-    """tt-metal's counters of one chip."""
+    """Notes on tt-metal's counters of one chip."""
     if file["state"] != "ok":
         why = file["why"] or file["state"]
         yield f"shm-{file['state']}", why if why.startswith(file["path"]) else f"{file['path']}: {why}"
@@ -91,29 +91,29 @@ def _of_file(file: CounterFile, chip: ChipRow | None) -> Iterator[tuple[str, str
         held = f"tt-metal's counters of {name} still hold {left} of processes that"
         remove = f"When no job runs, rm {file['path']}"
         if any(slot.get("unsure") for slot in file["slots"]):
-            yield "shm-stale", f"{held} are gone, or that cannot be seen from here{whose}: not counted"
+            yield "shm-stale", f"{held} are gone, or that are not visible from here{whose}: not counted"
         elif gone:
             yield "shm-stale", f"{held} are gone{whose}: not in use. {remove}"
         else:
-            yield "shm-stale", f"{held} are gone, or of one that has no slot in them: not counted. {remove}"
+            yield "shm-stale", f"{held} are gone, or that have no slot in them: not counted. {remove}"
     if file["why"]:
         yield "shm-doubt", f"{file['path']}: {file['why']}"
 
 
 def _left(*files: CounterFile) -> str:
-    """What the dead have in them, kind by kind; nothing is ""."""
+    """The left-over bytes by kind, as text; "" if there are none."""
     stale = [file["stale"] for file in files]
     sums = {kind: sum(sizes[kind] for sizes in stale if sizes is not None) for kind in _COUNTED}
     return ", ".join(f"{human(size)} {kind}" for kind, size in sums.items() if size)
 
 
 def _orphaned(files: list[CounterFile]) -> str:
-    """Counters of chips that nothing else shows, in which only the dead have something; tt-metal never removes them."""
+    """Counters of unknown chips with left-over bytes only; tt-metal never removes these files."""
     many = len(files) > 1
     whose, use = "are gone", "not in use"
     unsure = any(slot.get("unsure") for file in files for slot in file["slots"])
     if unsure:
-        whose, use = "are gone or cannot be seen from here", "not counted"
+        whose, use = "are gone or not visible from here", "not counted"
     elif not all(any(slot["state"] in ("dead", "reused") for slot in file["slots"]) for file in files):
         whose, use = "are gone or found no slot", "not counted"
     subject = f"{len(files)} counter files of tt-metal belong" if many else "1 counter file of tt-metal belongs"
@@ -124,7 +124,7 @@ def _orphaned(files: list[CounterFile]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """What tt-metal said, without where in its source that is: "TT_FATAL @ file: condition, info:, the sentence"."""
+    """The message of tt-metal without its source position: "TT_FATAL @ file: condition, info:, the sentence"."""
     return text.rpartition("info:")[2].strip().partition("\n")[0]
 
 
@@ -136,7 +136,7 @@ def _difference(kind: str, tracked: int, counted: int) -> str:
 
 
 def _of_process(process: ProcessRow, names: dict[str, str], astray: set[str], differing: Differing) -> Iterator[Note]:
-    """``astray`` are the chips of which it is not known where they are."""
+    """Notes on a process. ``astray`` are the chips that could not be matched."""
     pid = process["pid"]
     for share in process["chips"]:
         amounts = differing.get((pid, share["chip"])) if pid is not None and process["state"] == "tracked" else None
@@ -156,9 +156,9 @@ def _of_process(process: ProcessRow, names: dict[str, str], astray: set[str], di
     told = {share["chip"] for share in process["chips"]}
     silent = [chip_id for chip_id in process["holds"] if chip_id not in told]
     if process["state"] == "untracked" and silent:
-        who = f"pid {pid}" if pid else "somebody outside this pid namespace"
+        who = f"pid {pid}" if pid else "a process outside this pid namespace"
         chips = ", ".join(names.get(chip_id, chip_id) for chip_id in silent[:4]) + (" ..." if len(silent) > 4 else "")
-        text = f"{who} holds {chips} open and nothing reports what it uses there"
+        text = f"{who} holds {chips} open, and no source reports its memory there"
         if found := sorted(told & astray):
             others = ", ".join(names.get(chip_id, chip_id) for chip_id in found[:4]) + (
                 " ..." if len(found) > 4 else ""

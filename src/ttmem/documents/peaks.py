@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was live at the peak of each pool and kind: of the chips, or of one process on its chips."""
+"""Finds the allocations that were live at the peak of each pool and kind, of the chips or of one process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _Heap = list[tuple[int, int, Allocation]]
 
 
 class PeakFinder:
-    """Finds what was live at each peak in one pass over the live allocations, which may be made in slices.
+    """Finds the allocations of each peak in one pass over the live allocations, which may be done in slices.
 
-    The peaks are those of the chips, or those of one process on its chips, alive or departed.
+    The peaks are those of the chips, or of one process on its chips, living or exited.
     """
 
     def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
@@ -65,7 +65,7 @@ class PeakFinder:
                     self._by_kind.setdefault((chip, kind), []).append((peak, heap))
 
     def add(self, item: Allocation) -> None:
-        """Look at one live allocation."""
+        """Add a live allocation."""
         if self._process not in (None, item.holding.source.process):
             return
         done: set[Peak] = set()
@@ -76,7 +76,7 @@ class PeakFinder:
                     keep_largest(heap, item)
 
     def results(self, may_see: Callable[[int | None], bool] = lambda user_id: True) -> Iterator[PeakRow]:
-        """Each peak: bytes, time, and the largest allocations of it."""
+        """Each peak: bytes, time, and its largest allocations."""
         largest: dict[Peak, list[Allocation]] = {}
         for name, chip, peak in self._corners:
             if peak not in largest:

@@ -13,7 +13,7 @@ from ttmem.analyze import hold_reasons
 from ttmem.analyze.breakdown import Breakdown
 from ttmem.analyze.hold_reasons import Cause
 from ttmem.analyze.sizing import SizingLine
-from ttmem.analyze.verdicts import Verdict
+from ttmem.analyze.verdict_types import Verdict
 from ttmem.documents import explanation
 from ttmem.documents import snapshot as snap
 from ttmem.documents.peaks import peaks
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ttmem.model import schema
 
 SCHEMA: Final = "ttmem.run/1"
-BREAKDOWNS = ("op", "line", "shape", "kind", "program")  # what the allocations at the peak are summed by
+BREAKDOWNS = ("op", "line", "shape", "kind", "program")  # keys by which the allocations at the peak are grouped
 LEAK = "tensor"  # the cause of an allocation that should have been freed
 
 _CAUSES = {
@@ -37,7 +37,7 @@ _CAUSES = {
 
 
 class RunFacts(NamedTuple):
-    """What the document is made of. Times are seconds since 1970."""
+    """The data of the document. Times are seconds since 1970."""
 
     command: Sequence[str]
     host: str
@@ -51,18 +51,18 @@ class RunFacts(NamedTuple):
     unseen: Mapping[int, str]  # processes that used a device and did not report: pid and name
     counters: Mapping[str, int]  # the agent's own
     ledger: Ledger  # everything that was reported
-    at_peak: Ledger  # what was live at the peak of all buffers
+    at_peak: Ledger  # the account at the peak of all buffers
     peak_time: float  # 0.0 if there was no buffer
-    at_end: Ledger  # what was live when the devices were closed
+    at_end: Ledger  # the account when the devices were closed
     left_known: bool
-    left_earlier: tuple[int, int]  # tensors and bytes that were left when devices were closed before the last time
+    left_earlier: tuple[int, int]  # tensors and bytes left over at earlier closings of devices
     sizing: Iterable[tuple[int, Sequence[Chip], Sequence[SizingLine]]]  # pid, chips of one mesh, advice
     failed: int
-    failures: Iterable[tuple[float, int, Failed, Verdict]]  # time, pid, the event and what is known of it
+    failures: Iterable[tuple[float, int, Failed, Verdict]]  # time, pid, the event and its verdict
 
 
 def cause_of(allocation: Allocation) -> str:
-    """Why an allocation was left, in the words of the document; one that nothing else explains is a tensor."""
+    """The cause why an allocation was left, as named in the document; without another reason it is a tensor."""
     return _CAUSES.get(hold_reasons.cause_of(allocation), LEAK)
 
 
@@ -107,13 +107,13 @@ def document(facts: RunFacts) -> schema.Run:
 
 
 def _troubles(ledger: Ledger) -> list[str]:
-    """What sources could not see, and why."""
+    """What sources could not track, and why."""
     processes = (*ledger.processes.values(), *ledger.departed)
     return sorted({source.trouble for p in processes for source in p.sources.values() if source.trouble})
 
 
 def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[schema.RunChip]:
-    """Each chip on which anything was allocated, with its peaks and what was left on it."""
+    """Each chip with allocations, with its peaks and what was left on it."""
     ends: dict[str, list[Allocation]] = {}
     for allocation in left:
         for chip in allocation.holding.chips:
@@ -160,12 +160,12 @@ def _sizing_line(line: SizingLine) -> schema.SizingLineRow:
 
 
 def _breakdowns(ledger: Ledger) -> schema.RunBreakdown:
-    """The allocations of an account, summed in each of the ways that a run can show."""
+    """The allocations of an account, grouped in each way that a run can show."""
     found = {by: Breakdown(by) for by in BREAKDOWNS}
     for allocation in ledger.allocations():
         for breakdown in found.values():
             breakdown.add(allocation)
-    return cast("schema.RunBreakdown", {by: breakdown.rows() for by, breakdown in found.items()})
+    return cast("schema.RunBreakdown", {by: breakdown.pools() for by, breakdown in found.items()})
 
 
 def _failure(time: float, pid: int, event: Failed, verdict: Verdict) -> schema.RunFailure:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot: the whole account at one moment as plain data, schema "ttmem.snapshot/1".
+"""The snapshot: the account at one moment as a document, schema "ttmem.snapshot/1".
 
 It is built from totals alone, so it costs the same with a thousand live allocations as with a million. Bytes are
-integers, None is "not known", and keys are only ever added.
+integers, None is "not known", and later versions only add keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.allocator_views import agreements, reporter
-from ttmem.account.call_sites import line_of, stack_of
+from ttmem.account.call_sites import operation_of, stack_of
 from ttmem.account.entities import Chip, Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counted_chips
@@ -26,6 +26,7 @@ from ttmem.model.events import Failed
 from ttmem.model.geometry import Geometry, Region, noc_limits, region_at
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, WORKER_L1, Confidence, Kind, Pool
+from ttmem.model.stack_frames import line_of
 from ttmem.model.uncertain_reasons import listed, meanings_text
 
 if TYPE_CHECKING:
@@ -39,17 +40,17 @@ _LABELS = [kind.label for kind in KINDS]
 # tt-metal's TensorMemoryLayout.
 LAYOUTS = {0: "interleaved", 2: "height_sharded", 3: "width_sharded", 4: "block_sharded", 5: "nd_sharded"}
 
-Physical = Callable[[Chip], "schema.PhysicalL1 | None"]  # what is known of a chip's physical L1
+Physical = Callable[[Chip], "schema.PhysicalL1 | None"]  # the known numbers of a chip's physical L1
 
 
 class Moment:
-    """The account at one moment, in values that no later event changes: all of one answer is of the same moment.
+    """The account at one moment, in values that no later event changes, so that all parts of an answer agree.
 
-    It is quickly taken. The snapshot is large; it may be made of it later, and in any thread.
+    Capturing it is fast. The large snapshot is built from it later, in any thread.
     """
 
     def __init__(self, ledger: Ledger, physical: Physical = lambda chip: None) -> None:
-        """``physical`` must be cheap: to find it out takes a look at every allocation."""
+        """``physical`` must be cheap; it must not examine every allocation."""
         self._chips = [_chip(chip, physical(chip)) for chip in shown_chips(ledger)]
         self._processes = [_taken(process) for process in (*ledger.processes.values(), *ledger.departed)]
         self._anomalies = anomalies(ledger.anomalies)
@@ -64,7 +65,7 @@ class Moment:
         user_of: Callable[[int], str | None] = lambda user_id: None,
         may_see: Callable[[int | None], bool] = lambda user_id: True,
     ) -> schema.Snapshot:
-        """As plain data. ``may_see`` says whose command lines the reader may be shown."""
+        """The snapshot. ``may_see`` decides whose command lines the reader may see."""
         return {
             "schema": SCHEMA,
             "time": time,
@@ -91,7 +92,7 @@ def take_snapshot(
     user_of: Callable[[int], str | None] = lambda user_id: None,
     may_see: Callable[[int | None], bool] = lambda user_id: True,
 ) -> schema.Snapshot:
-    """The snapshot of this moment, made at once."""
+    """The snapshot of the current moment."""
     return Moment(ledger, physical).snapshot(
         time=time, host=host, server=server, sources=sources, user_of=user_of, may_see=may_see
     )
@@ -112,7 +113,7 @@ def anomalies(counts: Mapping[str, int]) -> schema.Anomalies:
 
 
 def shown_chips(ledger: Ledger) -> list[Chip]:
-    """Every chip once: while somebody's "device N" is taken for machine chip N, that row stands for both."""
+    """Every chip once: while "device N" of a process is assumed to be chip N of the machine, one row is for both."""
     stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
     shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
     return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.id), c.id))
@@ -215,7 +216,7 @@ def _used(chip: Chip) -> list[int | None]:
 
 
 def _resident(chip: Chip, used: list[int | None]) -> list[int | None]:
-    """Of each kind the bytes of the programs that ran last on their cores (rule 9), None if that is not known."""
+    """For each kind, the bytes of the programs that ran last on their cores (rule 9), None if not known."""
     return [
         None if size is None or kind not in _OF_PROGRAMS else chip.resident_bytes(kind)
         for kind, size in zip(KINDS, used)
@@ -223,8 +224,7 @@ def _resident(chip: Chip, used: list[int | None]) -> list[int | None]:
 
 
 def _at_once(chip: Chip, used: list[int | None], resident: list[int | None]) -> dict[str, int | None]:
-    """L1 in use at one time, kind by kind: buffers with all that the allocator took for them, and of the parts of all
-    cached programs only the resident ones; each where that is known."""
+    """L1 in use at one time, by kind: buffers as reserved, and resident parts of programs, each where known."""
     sizes = {}
     for kind in WORKER_L1:
         better = _reserved(chip, (kind,)) if kind in _BUFFERS[Pool.L1] else resident[kind]
@@ -238,7 +238,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
-    """What the allocator took; None unless it is known of every live allocation, or if there never was any."""
+    """Reserved bytes; None unless known for every live allocation, or if there never was an allocation."""
     parts = [chip.kinds[kind] for kind in kinds]
     if not any(total.known for total in parts):
         return None
@@ -247,15 +247,15 @@ def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
 
 
 def _reserved_peak(total: Total, kinds: Iterable[Total]) -> int | None:
-    """The most that the allocator took; None if less than was asked for, so that of something it was not told."""
+    """The highest reserved bytes; None if less than requested, because then some allocation lacks its reserved size."""
     taken = total.reserved_peak
     return taken if taken and taken >= max(kind.peak.value for kind in kinds) else None
 
 
 def _largest_free(chip: Chip, pool: Pool) -> int | None:
-    """The largest block in one bank, by the tightest allocator that was asked; ttnn's own measure of what fits.
+    """The largest free block in one bank, the smallest of all allocators' reports: ttnn's own measure of what fits.
 
-    None if there are more or fewer bytes now than when they were asked.
+    None if the number of bytes has changed since the reports.
     """
     kinds = _BUFFERS[pool]
     found = []
@@ -277,19 +277,19 @@ def _largest_free(chip: Chip, pool: Pool) -> int | None:
 
 
 def _bank_free(chip: Chip, geometry: Geometry | None, used: int | None) -> int | None:
-    """L1 that is free in one bank, in however many pieces; known where the runtime told how large its regions are."""
+    """L1 that is free in one bank, in any number of pieces; known if the runtime reported the sizes of its regions."""
     taken = chip.kinds[Kind.L1].reserved_bytes
     if geometry is None or not geometry.live or taken is None or used is None:
         return None
-    if any(holding.per_core for holding in chip.holdings):  # what is free differs from bank to bank
+    if any(holding.per_core for holding in chip.holdings):  # the free bytes differ between banks
         return None
     return max(0, geometry.l1_size - geometry.l1_base - geometry.l1_small_size - taken // geometry.cores)
 
 
 def completeness(chip: Chip) -> float | None:
-    """What is tracked, by what the allocators themselves say is allocated; None if none was asked.
+    """Tracked bytes divided by the bytes that the allocators report; None without a report.
 
-    None also if all of it seems to be tracked but an agent counted what makes that uncertain.
+    None also if everything seems to be tracked but an agent counted a problem that makes this uncertain.
     """
     found = agreements(chip)
     both, either = (sum(column) for column in zip(*found)) if found else (0, 0)
@@ -298,13 +298,13 @@ def completeness(chip: Chip) -> float | None:
 
 
 def _ring_used(chip: Chip) -> int | None:
-    """The most that a program of this chip needs of a core's kernel ring."""
+    """The most bytes that a program of this chip needs in a core's kernel ring."""
     rings = join.from_iterable(map(_RING, holding.programs.values()) for holding in chip.holdings if holding.programs)
     return max((ring for ring in rings if ring is not None), default=None)
 
 
 def _confidence(chip: Chip) -> schema.ConfidenceBytes:
-    """The bytes that count, by how they are known."""
+    """The bytes that count, by confidence."""
     found = [0] * (max(Confidence) + 1)
     for holding in chip.holdings:
         for leaf in filter(None, holding.leaves):
@@ -327,8 +327,8 @@ class _ProcessFigures(NamedTuple):
     allocations: int
     sources: list[schema.ProcessSource]
     numbers: dict[int, Chip]
-    shares: list[tuple[str, tuple[int, ...]]]  # of each chip: the bytes of each pool and their peak
-    held: list[tuple[Chip, list[int | None]]]  # of each holding and chip, by kind: the bytes, None if not counted
+    shares: list[tuple[str, tuple[int, ...]]]  # for each chip: the bytes of each pool and their peak
+    held: list[tuple[Chip, list[int | None]]]  # for each holding and chip, by kind: the bytes, None if not counted
     failed: int
     last_failure: tuple[float, Failed] | None
     uncertain: list[schema.UncertainRow]
@@ -359,7 +359,7 @@ def _taken(process: Process) -> _ProcessFigures:
 
 
 def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total, program: Total) -> tuple[int, ...]:
-    """The order is that of ``_share``; written out, because there is one for each process on each chip."""
+    """In the order of ``_share``; without a loop for speed, because there is one for each process on each chip."""
     return (
         dram.used,
         dram.peak.value,
@@ -372,7 +372,7 @@ def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total, program:
     )
 
 
-HIDDEN_TROUBLE = "it does not see everything; its owner and root may read why"
+HIDDEN_TROUBLE = "it cannot track everything; only its owner and root may read the reason"
 
 
 def _process(
@@ -398,6 +398,8 @@ def _process(
         "command": info.command if seen else None,
         "container": None,
         "job": None,
+        "cpu_percent": None,
+        "rss": None,
         "state": "tracked" if taken.exited is None else "exited",
         "seen": taken.seen,
         "exited": taken.exited,
@@ -418,7 +420,7 @@ def _process(
 
 
 def _uncertain_note(taken: _ProcessFigures) -> schema.Note:
-    """In the form of `sources/notes`."""
+    """A note in the form of `documents/notes`."""
     pid = taken.info.pid or None
     who = f"pid {pid or '?'}" + ("" if taken.exited is None else ", which has exited")
     return {
@@ -430,7 +432,7 @@ def _uncertain_note(taken: _ProcessFigures) -> schema.Note:
 
 
 def _failure(time: float, event: Failed) -> schema.LastFailure:
-    """What the runtime said when it last refused memory; the backtrace is not part of it."""
+    """The message of the last failed allocation, without its backtrace."""
     return {"time": time, "text": event.text, "operation": event.tag, "line": line_of(event.stack)}
 
 
@@ -455,7 +457,7 @@ def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict
 
 
 def allocation(item: Allocation, chip: Chip | None = None, *, see_tag: bool = True) -> schema.AllocationRow:
-    """One live allocation as data, as it is on one of the chips of its mesh; on the first if none is given."""
+    """The row of one live allocation on one of its chips; on the first if none is given."""
     holding, extra = item.holding, item.extra
     if chip is None:
         chip = holding.chip
@@ -477,9 +479,10 @@ def allocation(item: Allocation, chip: Chip | None = None, *, see_tag: bool = Tr
         "core": None if place is None else {"x": place[0], "y": place[1], "address": place[2], "what": place[3].name},
         "shared": bool(extra and extra.shared),
         "layout": LAYOUTS.get(extra.layout) if extra and extra.layout is not None else None,
-        "core_count": (extra.core_count or None) if extra else None,
+        "core_count": (extra.core_count or extra.cores.bit_count() or None) if extra else None,
         "per_core": extra is not None and extra.per_core,
         "tag": extra.tag if extra and see_tag else None,
+        "operation": operation_of(item) if see_tag else None,
         "shape": extra.shape if extra and see_tag else None,
         "line": line_of(stack) if see_tag else None,
         "stack": stack.split("\n") if stack and see_tag else None,
@@ -490,7 +493,7 @@ def allocation(item: Allocation, chip: Chip | None = None, *, see_tag: bool = Tr
 
 
 def core_place(item: Allocation) -> tuple[int, int, int, Region] | None:
-    """For a per-core write: the core, the address on it, and what lies there."""
+    """For a per-core write: the core, the address on it, and its region."""
     if item.kind not in (Kind.L1, Kind.FIRMWARE, Kind.KERNEL):
         return None
     geometry = item.holding.chip.geometry

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a snapshot that say "not known": of chips and processes that are seen, but that nobody reports on.
+"""Rows of a snapshot with unknown values, for chips and processes that no source reports on.
 
-They have the keys of those that ``documents/snapshot.py`` makes from an account (a test compares), without its cost:
-`ttmem smi` uses them when there is no server.
+They have the same keys as the rows of ``documents/snapshot.py`` (a test compares them) at a lower cost: `ttmem smi`
+uses them if there is no server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = (
 
 
 def snapshot(time: str, host: str) -> Snapshot:
-    """Nothing is known of anything."""
+    """A snapshot in which nothing is known."""
     return {
         "schema": SCHEMA,
         "time": time,
@@ -40,7 +40,7 @@ def snapshot(time: str, host: str) -> Snapshot:
 
 
 def chip(chip_id: str, *, arch: str | None = None, board: str | None = None, identity: str = "known") -> ChipRow:
-    """A chip of which only this much is known."""
+    """A chip with only these known values."""
     return {
         "chip": chip_id,
         "pci": None,
@@ -63,7 +63,7 @@ def chip(chip_id: str, *, arch: str | None = None, board: str | None = None, ide
 
 
 def anomalies() -> Anomalies:
-    """Nothing odd has happened."""
+    """No anomalies."""
     return {
         "unknown_free": 0,
         "double_free": 0,
@@ -78,7 +78,7 @@ def anomalies() -> Anomalies:
 
 
 def memory(board: str | None, arch: str | None) -> MemoryRow:
-    """No use is known, only the sizes that the board's table has."""
+    """Memory of unknown use, with the sizes of the table of boards."""
     name = boards.table_name(board, arch)
     basis = None if name is None else "table"
     dram = l1 = banks = cores = ring = None
@@ -152,6 +152,8 @@ def process(pid: int | None, state: str) -> ProcessRow:
         "command": None,
         "container": None,
         "job": None,
+        "cpu_percent": None,
+        "rss": None,
         "state": state,
         "seen": None,
         "exited": None,
@@ -168,7 +170,7 @@ def process(pid: int | None, state: str) -> ProcessRow:
 
 
 def share(chip_id: str) -> ChipShare:
-    """What it has of a chip: nothing is known."""
+    """A share of a chip in which nothing is known."""
     return {
         "chip": chip_id,
         "metal_id": None,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ttnn recorded without ttmem, as events: its graph captures, reports and report databases."""
+"""Converts files that ttnn wrote without ttmem to events: graph captures, reports and report databases."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which chips a recording is about and how large they are: from its own figures, else from the table of boards."""
+"""Finds the chips of a recording and their sizes: from its own figures, else from the table of boards."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ttmem.model.geometry import BOARDS, Arch, Geometry
 from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.kinds import Kind
 
-# Blocks in a bank, and what programs place one after the other, are multiples of DRAM's alignment, in L1 too.
+# Blocks in a bank and parts of programs are aligned to DRAM's alignment, also in L1.
 _UNITS = {Arch.WORMHOLE_B0: 32, Arch.BLACKHOLE: 64, Arch.QUASAR: 64}
 
 
 class ClusterDescription(NamedTuple):
-    """What a cluster descriptor says of chips."""
+    """The chips of a cluster descriptor."""
 
     chip_ids: dict[int, str]
     boards: dict[int, str]
 
 
 class BoardLookup:
-    """The meshes of a recording and their chips. ``board`` is what the user says they are."""
+    """The meshes of a recording and their chips. ``board`` is the board type given by the user."""
 
     def __init__(self, recording: GraphCapture, board: str | None) -> None:
         self._rows = {int(row["device_id"]): row for row in recording.devices if row.get("device_id") is not None}
@@ -33,7 +33,7 @@ class BoardLookup:
         self.meshes = _meshes(recording)
         self.chips = sorted({chip for chips in self.meshes.values() for chip in chips})
         ran = set().union(*recording.executed.values())
-        # A database counts devices anew. Then a chip's id is its own again only if the programs say so.
+        # A database renumbers devices. Then a chip has its original id only if the programs confirm it.
         self._named = not recording.renumbered or (bool(ran) and ran <= set(self.chips))
         self._geometries = {chip: self._geometry_of(chip) for chip in self.chips}
 
@@ -44,7 +44,7 @@ class BoardLookup:
         return ChipInfo(chip_id or assumed_chip_id(chip), arch=arch, board=self._board_of(chip), geometry=geometry)
 
     def geometry(self, mesh: int) -> Geometry | None:
-        """Of any chip of a mesh: they are in lock step."""
+        """The geometry of the chips of a mesh, which are in lock step."""
         return next((self._geometries[chip] for chip in self.meshes.get(mesh, ())), None)
 
     def unit(self, mesh: int) -> int | None:
@@ -52,7 +52,7 @@ class BoardLookup:
         return None if geometry is None else _UNITS.get(geometry.arch)
 
     def reserved(self, mesh: int, kind: Kind, per_bank: int) -> int | None:
-        """What an allocator in lock step takes of all banks; None if the banks are not known."""
+        """Bytes that an allocator in lock step reserves in all banks; None if the banks are not known."""
         geometry, unit = self.geometry(mesh), self.unit(mesh)
         if geometry is None or unit is None or not per_bank or kind is Kind.HOST:
             return None
@@ -70,7 +70,7 @@ class BoardLookup:
 
 
 def _meshes(recording: GraphCapture) -> dict[int, list[int]]:
-    """The chips of each mesh that has buffers or programs; chip 0 if nothing tells them."""
+    """The chips of each mesh that has buffers or programs; chip 0 if they are not in the file."""
     named = {mesh for listing in recording.listings.values() for mesh, *_ in listing}
     for step in recording.steps:
         mesh = getattr(step.item, "mesh", None)
@@ -80,10 +80,10 @@ def _meshes(recording: GraphCapture) -> dict[int, list[int]]:
 
 
 def _live(row: Mapping[str, Any], table: Geometry | None) -> Geometry | None:
-    """The geometry by ttnn's figures of a device. A database has neither family nor DRAM: those a table must tell."""
+    """The geometry from ttnn's figures of a device. A database has neither family nor DRAM; they come from a table."""
     number = {name: int(value) for name, value in row.items() if isinstance(value, int)}
     if odd := [name for name, value in number.items() if not 0 <= value < MOST_BYTES]:
-        raise NotACapture(f"the figures of device {row.get('device_id')} make no sense: {odd[0]} {number[odd[0]]}")
+        raise NotACapture(f"the figures of device {row.get('device_id')} are invalid: {odd[0]} {number[odd[0]]}")
     try:
         l1_size, base = number["worker_l1_size"], number["address_at_first_l1_cb_buffer"]
         grid = number["num_x_compute_cores"], number["num_y_compute_cores"]
@@ -103,7 +103,7 @@ def _live(row: Mapping[str, Any], table: Geometry | None) -> Geometry | None:
         return None
     if not fitting:
         return None
-    # Where firmware ends is in no file; it moves little from release to release, and nothing is counted by it.
+    # No file has the end of the firmware. It changes little between releases, and no number depends on it.
     map_end = min(fitting[0].map_end, base)
     return Geometry(fitting[0].arch, *grid, l1_size, base, map_end, *dram, l1_small_size=max(0, small), live=True)
 
@@ -114,7 +114,7 @@ _CHIP = re.compile(r"^\s*-\s*(\d+)\s*$")
 
 
 def describe(descriptor: str) -> ClusterDescription:
-    """Unique ids and boards of chips, from the YAML that ttnn writes: one value a line.
+    """Unique ids and boards of chips, from the YAML that ttnn writes, one value per line.
 
     >>> describe("chip_unique_ids:\\n  0: 880001\\nboards:\\n  - board_type: n150\\n    chips:\\n      - 0")
     ClusterDescription(chip_ids={0: '880001'}, boards={0: 'n150'})

@@ -18,7 +18,7 @@ _WRITER_SECONDS = 2.0  # for a writer to finish
 
 
 def read_database(path: Path, rank: int | None = None) -> GraphCapture:
-    """What a database tells of one rank."""
+    """The contents of a database for one rank."""
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_WRITER_SECONDS)
         try:
@@ -32,7 +32,7 @@ def read_database(path: Path, rank: int | None = None) -> GraphCapture:
     except NotACapture:
         raise
     except (TypeError, ValueError, OverflowError) as error:
-        raise NotACapture(f"an entry of its tables is not as ttnn writes it: {error}") from None
+        raise NotACapture(f"an entry of its tables does not have ttnn's format: {error}") from None
 
 
 class _Database:
@@ -70,9 +70,9 @@ class _Database:
     def _choose(self, rank: int | None) -> None:
         ranks = sorted({int(row["rank"]) for row in self._rows("operations", ("operation_id", "rank"))})
         if rank is None and len(ranks) > 1:
-            raise NotACapture(f"it holds ranks {', '.join(map(str, ranks))}; choose one with --rank")
+            raise NotACapture(f"it contains ranks {', '.join(map(str, ranks))}; choose one with --rank")
         if rank is not None and ranks and rank not in ranks:
-            raise NotACapture(f"there is no rank {rank} in it; it holds {', '.join(map(str, ranks))}")
+            raise NotACapture(f"there is no rank {rank} in it; it contains {', '.join(map(str, ranks))}")
         self._rank = rank if ranks else None
 
     def _listings(self, recording: GraphCapture) -> None:
@@ -81,17 +81,17 @@ class _Database:
             try:
                 recording.listed(*map(int, row))
             except (TypeError, ValueError, IndexError):
-                raise NotACapture(f"an entry of table buffers makes no sense: {tuple(row)}") from None
+                raise NotACapture(f"an entry of table buffers is invalid: {tuple(row)}") from None
 
     def _operations(self, recording: GraphCapture) -> None:
-        """Each operation's graph, if there is one; else that it took place."""
+        """The graph of each operation; without a graph, only begin and end of the operation."""
         rows = self._rows("operations", ("operation_id", "name", "duration"), "operation_id")
         durations = {int(row["operation_id"]): (str(row["name"]), row["duration"]) for row in rows}
         calls = self._calls()
         captured = Counter(int(row["operation_id"]) for row in self._rows("captured_graph", ("operation_id",)))
         if any(times > 1 for times in captured.values()):
             raise NotACapture(
-                "it holds operations several times: more than one report was imported into it; import each of them "
+                "it contains operations several times: more than one report was imported into it; import each of them "
                 "into a folder of its own with ttnn.graph.import_report"
             )
         with_text = self._rows("captured_graph", ("operation_id", "captured_graph"), "operation_id")
@@ -103,13 +103,13 @@ class _Database:
             try:
                 nodes = json.loads(row["captured_graph"])
             except (ValueError, TypeError, RecursionError) as error:
-                raise NotACapture(f"the graph of operation {number} is not whole: {error}") from None
+                raise NotACapture(f"the graph of operation {number} is incomplete: {error}") from None
             if not isinstance(nodes, list):
-                raise NotACapture(f"the graph of operation {number} is no list of nodes")
+                raise NotACapture(f"the graph of operation {number} is not a list of nodes")
             recording.add(nodes, number, calls.get(number, Call()))
 
     def _calls(self) -> dict[int, Call]:
-        """Of each operation the stack and the error that it ended with."""
+        """The stack of each operation, and its error if it failed."""
         found = {
             int(row["operation_id"]): Call(stack_of(str(row["stack_trace"])))
             for row in self._rows("stack_traces", ("operation_id", "stack_trace"))
@@ -133,7 +133,7 @@ class _Database:
 
 
 def _bare(name: str, seconds: Any) -> list[dict[str, Any]]:
-    """An operation of which there is no graph, as one."""
+    """A minimal graph for an operation without one."""
     took = {} if not isinstance(seconds, (int, float)) else {"duration_ns": int(seconds * 1e9)}
     params = {"name": name}
     return [{"node_type": "function_start", "params": params}, {"node_type": "function_end", "params": params, **took}]

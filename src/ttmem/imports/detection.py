@@ -21,14 +21,14 @@ _REPORT_VERSION = 1  # version of the report
 
 
 def find(path: Path) -> Path:
-    """The file itself, or the one in a folder that there is to read."""
+    """The file itself, or the file to read in a folder."""
     if not path.is_dir():
         return path
     reports = sorted(
         one for one in path.glob("*.json") if not one.name.endswith(_SIDECARS) and one.name != "config.json"
     )
     databases = sorted(path.glob("*.sqlite"))
-    # A database has lost what happened between operations, so the report it was made from is the better one.
+    # A database lacks what happened between operations, so the report it was made from is better.
     for found in (reports, databases):
         if len(found) == 1:
             return found[0]
@@ -41,13 +41,13 @@ def find(path: Path) -> Path:
 
 
 def read(path: Path, rank: int | None = None) -> GraphCapture:
-    """What is in a file."""
+    """The contents of a file."""
     with open(path, "rb") as file:
-        head = file.peek(16)[:16]  # and not read: it may be a pipe
+        head = file.peek(16)[:16]  # peek, not read: it may be a pipe
         if head == _SQLITE:
             return read_database(path, rank)
         if head.startswith(MAGIC):
-            raise NotACapture("this is a ttmem event file already; `ttmem replay` shows it")
+            raise NotACapture("this is already a ttmem event file; `ttmem replay` shows it")
         if rank is not None:
             raise NotACapture("--rank is for databases; a report or capture is of one rank")
         try:
@@ -95,14 +95,14 @@ def _report(stream: JsonStream, path: Path) -> GraphCapture:
             stream.skip()
     if "graph" not in seen:
         has = ", ".join(sorted(seen)[:8]) or "nothing"
-        raise NotACapture(f"a JSON object without a graph, so no report of ttnn; it has {has}")
+        raise NotACapture(f"a JSON object without a graph, so it is not a report of ttnn; it has {has}")
     return recording
 
 
 def _about(recording: GraphCapture, metadata: Any) -> None:
     if isinstance(metadata, dict):
         recording.version = str(metadata["version"]) if "version" in metadata else None
-        stamp = metadata.get("capture_timestamp_ns")  # of the beginning
+        stamp = metadata.get("capture_timestamp_ns")  # time of the beginning
         recording.began = stamp / 1e9 if isinstance(stamp, int) else None
 
 
@@ -114,12 +114,12 @@ def _listings(stream: JsonStream, recording: GraphCapture) -> None:
                 recording.listed(int(number), *place)
             except (KeyError, ValueError, TypeError, IndexError) as error:
                 raise NotACapture(
-                    f"the buffers after operation {number} are not as ttnn lists them: {error!r}"
+                    f"the buffers after operation {number} do not have ttnn's format: {error!r}"
                 ) from None
 
 
 def _calls(sidecar: Path) -> dict[str, deque[Call]]:
-    """Where Python called each operation and what became of it, in order, if ttnn wrote that beside the report."""
+    """The Python call and the outcome of each operation, in order, if ttnn wrote them next to the report."""
     found: dict[str, deque[Call]] = {}
     try:
         for record in json.loads(sidecar.read_text()):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a graph capture as steps: allocations, frees, programs and tensors, with time and operation.
+"""Converts the nodes of a graph capture to steps: allocations, frees, programs and tensors, with time and operation.
 
-The nodes themselves are read by ``collect.ttnn_graph``, as in a workload that ``ttmem.instrument()`` follows. Here is
-what only a file needs: the forms of older releases, the time, and what was there before the capture began.
+``collect.ttnn_graph`` decodes the nodes, as in a workload with ``ttmem.instrument()``. This module adds what only a
+file needs: the forms of older releases, the time, and allocations from before the capture.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ttmem.imports.graph_nodes import error_of, functions, mark_programs, operat
 from ttmem.imports.stacks import message_of
 from ttmem.model.kinds import BUFFER_KINDS, Kind
 
-MOST_DEVICES, MOST_BYTES = 1 << 16, 1 << 48  # anything above is no number of ttnn's
-TICK_SECONDS = 1e-6  # that a node takes at least, so that no two are at one time
+MOST_DEVICES, MOST_BYTES = 1 << 16, 1 << 48  # larger values cannot come from ttnn
+TICK_SECONDS = 1e-6  # minimum duration of a node, so that no two have the same time
 _LAYOUT_CODES = {name.upper(): code for code, name in LAYOUTS.items()}
 _BUFFERS = ("buffer_allocate", "buffer_deallocate")
 
 
 class NotACapture(ValueError):
-    """What was read is nothing that ttnn recorded, or not in a form that is known; the text says why."""
+    """The input is not a recording of ttnn, or has an unknown form; the message gives the reason."""
 
 
 class Seen(NamedTuple):
-    """A buffer that an operation was given, so it was there; a capture tells neither when it came nor its banks."""
+    """A buffer in the arguments of an operation, so it existed; its allocation and its banks are not in the capture."""
 
     mesh: int
     kind: Kind
@@ -47,13 +47,13 @@ class ListedBuffer(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """An operation is over; ttnn may have listed all buffers then, under this number."""
+    """An operation ended; ttnn may have listed all buffers then, under this number."""
 
     number: int
 
 
 class OperationFailed(NamedTuple):
-    """An operation failed here; the last so many programs were being made, and are gone with it."""
+    """An operation failed; this number of programs was being made, and they are gone."""
 
     text: str
     programs: int
@@ -63,7 +63,7 @@ Item = Union[GraphBuffer, GraphProgram, Seen, Ended, OperationFailed]
 
 
 class Call(NamedTuple):
-    """What is told of the call of an operation beside its nodes."""
+    """Data about the call of an operation that is not in its nodes."""
 
     stack: str | None = None
     error: str | None = None
@@ -76,29 +76,29 @@ class Step(NamedTuple):
     operation: str | None
     item: Item
     layout: int | None = None
-    cores: int = 0  # that a sharded buffer has data on
+    cores: int = 0  # number of cores with data of a sharded buffer
     shape: str | None = None
     stack: str | None = None
 
 
 class GraphCapture:
-    """All that a file tells, in the order in which it happened."""
+    """The contents of a file, in the order of events."""
 
     def __init__(self, form: str) -> None:
-        self.form = form  # of the file, in words
+        self.form = form  # description of the form of the file
         self.version: str | None = None  # of ttnn
         self.began: float | None = None  # seconds since 1970
         self.steps: list[Step] = []
-        self.listings: dict[int, list[ListedBuffer]] = {}  # after the operation of that number
+        self.listings: dict[int, list[ListedBuffer]] = {}  # by number of the operation before
         self._entries: dict[
             ListedBuffer, ListedBuffer
-        ] = {}  # most of a list is that of the operation before: one object each
+        ] = {}  # lists change little from operation to operation: share the objects
         self.devices: list[Mapping[str, Any]] = []  # ttnn's figures of each device, mesh or chip
         self.descriptor = ""  # of the machine's chips, as YAML
-        self.complete = False  # are the listings known to be of all buffers, not only of those that the capture saw?
-        self.renumbered = False  # are device ids other than those of the process?
+        self.complete = False  # whether the listings have all buffers, not only those of the capture
+        self.renumbered = False  # whether device ids differ from those of the process
         self.calls: dict[str, deque[Call]] = {}  # of each operation, in order
-        self.meshes: dict[int, set[int]] = {}  # chips, as far as tensors or circular buffers name them
+        self.meshes: dict[int, set[int]] = {}  # chips that tensors or circular buffers refer to
         self.executed: dict[int, set[int]] = {}  # chips on which a mesh's programs ran
         self.nodes = self.operations = self.cached = self.stray = 0
         self.virtual = False  # captured without executing
@@ -108,24 +108,24 @@ class GraphCapture:
         self._functions: list[tuple[str, float]] = []
         self._operation: str | None = None
         self._call = Call()
-        self._tensors: dict[int, tuple[int, Kind, int]] = {}  # of the operation at hand: mesh, kind, address by counter
-        self._shapes: dict[int, str] = {}  # the same: of what is in a buffer, by the counter of its node
+        self._tensors: dict[int, tuple[int, Kind, int]] = {}  # of the current operation: mesh, kind, address by counter
+        self._shapes: dict[int, str] = {}  # of the current operation: shapes by the counter of the buffer's node
         self._allocated: dict[int, Mapping[str, Any]] = {}  # by the counter of their buffer node
 
     def listed(self, number: int, mesh: int, kind: int, address: int, per_bank: int) -> None:
-        """After an operation ttnn's list had this buffer."""
+        """Add a buffer of ttnn's list after an operation."""
         entry = ListedBuffer(mesh, BUFFER_KINDS[kind], address, per_bank)
         self.listings.setdefault(number, []).append(self._entries.setdefault(entry, entry))
 
-    # -- taking nodes in -----------------------------------------------------------------------------------------
+    # -- reading nodes --------------------------------------------------------------------------------------------
 
     def add(self, nodes: Iterable[Any], number: int | None = None, call: Call | None = None) -> None:
-        """Nodes of a capture, or of one operation with a number of its own and what is told of its call."""
+        """Add the nodes of a capture, or of one operation with its number and the data about its call."""
         for operation in operations(self._checked(nodes)):
             named = functions(operation)
             self._add_operation(operation, number, (call or self._call_of(named)) if named else Call())
             if call is not None and named:
-                call = call._replace(error=None)  # that was the one
+                call = call._replace(error=None)  # the error is used only once
 
     def _checked(self, nodes: Iterable[Any]) -> Iterator[Node]:
         for node in nodes:
@@ -133,7 +133,7 @@ class GraphCapture:
             if not (isinstance(node, dict) and isinstance(node.get("node_type"), str)):
                 raise NotACapture(f"entry {self.nodes} is not a node of a graph capture: it has no node_type")
             if not isinstance(node.get("params"), (dict, type(None))):
-                raise NotACapture(f"node {self.nodes}, {node['node_type']}: params is no object")
+                raise NotACapture(f"node {self.nodes}, {node['node_type']}: params is not an object")
             yield node
 
     def _add_operation(self, nodes: list[Node], number: int | None, call: Call) -> None:
@@ -152,14 +152,14 @@ class GraphCapture:
                 self._take(nodes[thrown:])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
             what = f"{self._node.get('node_type')} {self._node.get('counter', '')}".strip()
-            raise NotACapture(f"node {what} is not as ttnn writes it: {type(problem).__name__}: {problem}") from None
+            raise NotACapture(f"node {what} does not have ttnn's format: {type(problem).__name__}: {problem}") from None
         if self._operation is not None:
             counter = next(node.get("counter", -1) for node in nodes if node["node_type"] == "function_start")
             self.operations += 1
             self.steps.append(Step(self._now, self._operation, Ended(int(counter) if number is None else number)))
 
     def _call_of(self, named: list[str]) -> Call:
-        """What is told of the outermost of these functions; of those in it the same is passed over."""
+        """The data about the call of the outermost function; entries of nested functions are skipped."""
         calls = [waiting.popleft() if (waiting := self.calls.get(name)) else Call() for name in named]
         return calls[0]
 
@@ -168,7 +168,7 @@ class GraphCapture:
             self._step(item)
 
     def _threw(self, error: str) -> None:
-        """A program that is told although its function has not ended was not finished."""
+        """A program in the graph whose function has not ended was not finished."""
         programs = 0
         for step in reversed(self.steps):
             if step.time != self._now or not isinstance(step.item, GraphProgram):
@@ -179,7 +179,7 @@ class GraphCapture:
         self.steps.append(Step(self._now, self._operation, threw, stack=self._call.stack))
 
     def _step(self, item: GraphBuffer | GraphProgram) -> None:
-        """What was found at the node that passed last."""
+        """Add a step at the time of the last node."""
         for one in item.parts if isinstance(item, GraphProgram) else [item]:
             device = one.mesh if isinstance(one, GraphBuffer) else one.device
             if not (0 <= device < MOST_DEVICES and 0 <= one.address < MOST_BYTES and 0 <= one.size < MOST_BYTES):
@@ -200,7 +200,7 @@ class GraphCapture:
         self.steps.append(Step(self._now, self._operation, item, layout, cores, shape, self._call.stack))
 
     def _passing(self, nodes: list[Node]) -> Iterator[Node]:
-        """Nodes on their way to the reader, in the form of today; the clock goes with them."""
+        """Nodes for the reader, converted to the current form; also advances the clock."""
         for node in nodes:
             self._now += TICK_SECONDS
             what, params = node["node_type"], node["params"] or {}
@@ -233,7 +233,7 @@ class GraphCapture:
                 self._now = max(self._now, began + int(took) / 1e9)
 
     def _tensor(self, counter: Any, params: Mapping[str, Any]) -> None:
-        """Which chips a mesh has, and where a tensor lies."""
+        """Note the chips of a mesh, and the address of a tensor."""
         several = params.get("device_tensors")
         for one in json.loads(several) if isinstance(several, str) else several or ():
             self.meshes.setdefault(int(one["mesh_device_id"]), set()).add(int(one["device_id"]))
@@ -242,7 +242,7 @@ class GraphCapture:
             self._tensors[counter] = int(params["device_id"]), BUFFER_KINDS[int(params["buffer_type"])], place
 
     def _buffer(self, node: Node, params: Mapping[str, Any]) -> None:
-        """A buffer that is new to the capture. If a tensor in it has passed already, it was there before."""
+        """A buffer that first occurs in the capture. If a tensor in it came earlier, it existed before the capture."""
         for counter in node.get("connections") or ():
             if counter in self._tensors and self._tensors[counter][2]:
                 seen = Seen(*self._tensors[counter], int(params["size"]))
@@ -251,9 +251,9 @@ class GraphCapture:
                 return
 
     def _modern(self, node: Node, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The params of a buffer as releases since 0.69 write them; bytes in a bank are 0 if they are not told."""
+        """The params of a buffer in the form since 0.69; bytes per bank are 0 if unknown."""
         connected = node.get("connections") or [None]
-        if "address" not in params:  # then it is told only where it was allocated
+        if "address" not in params:  # then only the allocation has it
             params = {**self._allocated.get(connected[0], {}), **params}
         if node["node_type"] == "buffer_allocate":
             self._allocated[connected[0]] = params

@@ -18,7 +18,7 @@ _DIMENSIONS = re.compile(r"\[[^\n]*\]")
 
 
 def operations(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    """Nodes by outermost function, each with all that is in it; what is in none comes by itself."""
+    """Nodes grouped by outermost function; a node outside any function forms its own group."""
     depth, held = 0, []
     for node in nodes:
         held.append(node)
@@ -37,9 +37,9 @@ def functions(nodes: Iterable[Node]) -> list[str]:
 
 
 def mark_programs(nodes: Iterable[Node]) -> int:
-    """Make the functions that executed a program known as such, as releases do that tell cache hits.
+    """Mark the functions that executed a program, as releases do that report cache hits.
 
-    Returns the number of parts that are in no function, of which nothing is known but that they exist.
+    Returns the number of parts outside any function; nothing else is known about them.
     """
     open_: list[dict[str, Any]] = []
     stray = 0
@@ -57,16 +57,16 @@ def mark_programs(nodes: Iterable[Node]) -> int:
 
 
 def error_of(nodes: Iterable[Node]) -> str | None:
-    """What a node says of an error; today's releases have no such nodes, and tell it beside them."""
+    """The error of a node. Current releases have no such nodes, and store errors separately."""
     found = (node["params"] or {} for node in nodes if node["node_type"] == "error")
     return next((str(params["error_message"]) for params in found if params.get("error_message")), None)
 
 
 def thrown_at(nodes: list[Node]) -> int:
-    """How many nodes of an operation that failed were before that.
+    """The number of nodes of a failed operation before the failure.
 
-    What comes after is all that an unwinding stack does: functions end, buffers and circular buffers go. ttnn ends the
-    operation itself only when the next one begins, so what Python frees until then is among it.
+    Later nodes come from unwinding the stack: functions end, buffers and circular buffers are freed. ttnn ends the
+    operation itself only when the next one begins, so the nodes include what Python frees until then.
     """
     for place in range(len(nodes), 0, -1):
         node = nodes[place - 1]
@@ -94,7 +94,7 @@ def shapes(nodes: Iterable[Node]) -> dict[int, str]:
 
 
 def shape_of(params: Mapping[str, Any]) -> str | None:
-    """A tensor in the words of the agent.
+    """The description of a tensor in the form that the agent uses.
 
     >>> shape_of({"shape": "Shape([1, 1, 32, 128])", "dtype": "DataType::BFLOAT16", "layout": "Layout::TILE"})
     '[1, 1, 32, 128] bfloat16 tile'

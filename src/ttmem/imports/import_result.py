@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
 from ttmem.imports.to_events import EventTranslation, step_at
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Kind
+from ttmem.model.stack_frames import line_of
 from ttmem.recording.event_file import EventFileWriter
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
@@ -27,7 +27,7 @@ SOURCE = "capture"
 
 
 def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, int]:
-    """Write all events, and fold them: the account they make, and how many they are. A file is whole or not there."""
+    """Write all events and apply them; returns the account and their number. The file is complete or does not exist."""
     ledger = Ledger()
     process = ProcessInfo(pid=0, name=name, connection=1)
     source = ledger.source(translation.began, process, SOURCE, translation.confidence)
@@ -38,7 +38,7 @@ def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, 
             journal = EventFileWriter(file)
             for time, event in translation.events():
                 count += 1
-                decode(encode(event))  # what no reader would take back must not be written
+                decode(encode(event))  # do not write what a reader would reject
                 journal.write(time, source, event)
                 ledger.apply(time, source, event)
         os.replace(scratch, out)
@@ -49,7 +49,7 @@ def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, 
 
 
 def summary(translation: EventTranslation, ledger: Ledger, events: int, file: str, output: str) -> schema.Import:
-    """What was read, what was written, the peaks of each chip, and what the file cannot tell."""
+    """What was read and written, the peaks of each chip, and what the file does not contain."""
     recording = translation.recording
     return {
         "schema": SCHEMA,

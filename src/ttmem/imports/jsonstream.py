@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a JSON file of any size as a stream: the entries of its lists and objects, to any depth.
 
-A detailed report has a line for each page of each buffer and may be many gigabytes. Only one entry is in memory at a
-time, so only an entry has a limit.
+A detailed report has a line for each page of each buffer and may have many gigabytes. Only one entry is in memory at a
+time, so only the size of an entry is limited.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ CHUNK_CHARACTERS = 1 << 20
 MAX_ENTRY_CHARACTERS = 256 << 20
 _SPACE = " \t\n\r"
 _CLOSES = {"[": "]", "{": "}"}
-_UNFINISHED = ("", ".", *(f"{letter}{sign}" for letter in "eE" for sign in ("", "+", "-")))  # a number may go on
+_UNFINISHED = ("", ".", *(f"{letter}{sign}" for letter in "eE" for sign in ("", "+", "-")))  # a number may continue
 
 
 class JsonError(ValueError):
-    """The file is not whole, or not JSON; the text says where."""
+    """The file is incomplete, or not JSON; the message has the position."""
 
 
 class JsonStream:
-    """Goes through a file once, from the beginning.
+    """Reads a file once, from the beginning.
 
     >>> from io import StringIO
     >>> stream = JsonStream(StringIO('{"a": [1, {"b": 2}], "c": "d"}'))
@@ -49,11 +49,11 @@ class JsonStream:
                 return ""
 
     def names(self) -> Iterator[str]:
-        """The keys of an object; the value of each must be taken, or skipped, before the next."""
+        """The keys of an object; read or skip the value of each before the next."""
         for _ in self._inside("{"):
             key = self.value()
             if not isinstance(key, str):
-                raise self._wrong("a key that is no text")
+                raise self._wrong("a key that is not a string")
             self._take(":")
             yield key
 
@@ -63,7 +63,7 @@ class JsonStream:
             yield self.value()
 
     def skip(self) -> None:
-        """Pass over a value, a list or object entry by entry."""
+        """Skip a value; a list or object is skipped entry by entry."""
         begin = self.opens()
         if begin == "[":
             for _ in self._inside("["):
@@ -75,14 +75,14 @@ class JsonStream:
             self.value()
 
     def value(self) -> Any:
-        """The next value, whole."""
+        """The next value, completely."""
         self.opens()
         wanted = CHUNK_CHARACTERS
         while True:
             try:
                 value, end = self._decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                # Where an entry is cut off by the end of the text, it is not wrong before its end.
+                # If an entry is cut off by the end of the text, the error is at the end of the text.
                 if error.pos < len(self._text) - 16 and not error.msg.startswith("Unterminated"):
                     raise self._wrong(error.msg, error.pos) from None
             except RecursionError:
@@ -93,8 +93,7 @@ class JsonStream:
                     return value
             if len(self._text) - self._at > MAX_ENTRY_CHARACTERS:
                 raise JsonError(
-                    f"an entry is longer than {MAX_ENTRY_CHARACTERS >> 20} Mi characters, "
-                    "which is the most that is read"
+                    f"an entry is longer than {MAX_ENTRY_CHARACTERS >> 20} Mi characters, which is the limit"
                 )
             if not self._more(wanted):
                 try:
@@ -105,12 +104,12 @@ class JsonStream:
             wanted *= 2
 
     def end(self) -> None:
-        """There must be nothing more."""
+        """Check that nothing follows."""
         if self.opens():
             raise self._wrong("more after the end")
 
     def _inside(self, begin: str) -> Iterator[None]:
-        """Once for each entry, whose text must be taken meanwhile."""
+        """Yields once for each entry; the caller must read the entry before the next."""
         self._take(begin)
         close = _CLOSES[begin]
         if self.opens() != close:
@@ -125,7 +124,7 @@ class JsonStream:
         if not found:
             raise self._cut()
         if found != wanted:
-            raise self._wrong(f"{found!r} where {wanted!r} is due")
+            raise self._wrong(f"{found!r} where {wanted!r} is expected")
         self._at += 1
 
     def _more(self, wanted: int = CHUNK_CHARACTERS) -> bool:

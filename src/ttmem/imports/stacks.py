@@ -21,5 +21,5 @@ def stack_of(trace: str | Iterable[str] | None) -> str | None:
 
 
 def message_of(error: str) -> str:
-    """What was said when it was thrown, without the stack of C++ that follows."""
+    """The error message without the C++ stack that follows."""
     return error.partition("\nbacktrace:")[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translates a recording of ttnn into events of the account; what the recording lacks is not made up."""
+"""Translates a recording of ttnn to events of the account; missing data is not invented."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VIRTUAL = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 
 
 class _Known(NamedTuple):
-    """What is told of a buffer; 0 is unknown."""
+    """The known properties of a buffer; 0 is unknown."""
 
     size: int = 0
     per_bank: int = 0
@@ -45,7 +45,7 @@ class _Known(NamedTuple):
 
 
 class EventTranslation:
-    """The events of a recording. ``programs``, ``failures`` and ``unsized`` are right when all have been taken."""
+    """The events of a recording. ``programs``, ``failures`` and ``unsized`` are final after all events were read."""
 
     def __init__(self, recording: GraphCapture, board: str | None = None) -> None:
         self.recording = recording
@@ -53,23 +53,23 @@ class EventTranslation:
         self.confidence = Confidence.ESTIMATED if recording.virtual else Confidence.REPORTED
         self.began = recording.began or 0.0
         self._complete = recording.complete
-        self._listed: set[_Place] = set()  # of those in _first, those that only ttnn's first list told
+        self._listed: set[_Place] = set()  # entries of _first that come only from ttnn's first list
         self._first = self._before()
         self._begin()
 
     def _begin(self) -> None:
         self.programs = 0
         self.failures = 0  # those that can be explained
-        self.unsized = 0  # buffers left out, because nothing tells how large they are
+        self.unsized = 0  # buffers left out because their size is unknown
         self._live: dict[_Place, int] = {}  # size
-        self._answered = set(self._listed)  # places of which ttnn's next list will say whether something is there
+        self._answered = set(self._listed)  # places that ttnn's next list will confirm or not
         self._at_work: list[tuple[int, int]] = []  # chip and program, in a virtual run
         self._newest: list[ProgramCompiled] = []  # of the program before, for each chip
 
-    # -- what cannot be told -------------------------------------------------------------------------------------
+    # -- missing data --------------------------------------------------------------------------------------------
 
     def lacks(self) -> list[str]:
-        """What is not in the file, in words."""
+        """Descriptions of data that is not in the file."""
         recording = self.recording
         if recording.virtual:
             missing = ["kernels", "addresses of buffers: nothing was executed", "which programs stay cached"]
@@ -80,15 +80,15 @@ class EventTranslation:
                 "kernels",
                 "dataflow buffers and scratchpads",
                 f"circular buffers of programs that were cached before{cached}",
-                "which program is in place",
+                "which program is resident",
             ]
         if not self._complete:
-            missing.append("buffers from before that nothing touched")
+            missing.append("earlier buffers that no operation used")
         if recording.renumbered:
             missing.append("what was freed after the last operation")
         missing.append("other threads")
         if recording.stray:
-            missing.append(f"whose {recording.stray} parts of programs outside of any operation are")
+            missing.append(f"which programs the {recording.stray} parts outside of any operation belong to")
         return missing
 
     def _sees(self) -> Sees:
@@ -98,7 +98,7 @@ class EventTranslation:
     # -- events --------------------------------------------------------------------------------------------------
 
     def events(self) -> Iterator[tuple[float, Event]]:
-        """Each with its time, in seconds since 1970, or since the capture's beginning if that is not known."""
+        """The events with their times, in seconds since 1970, or since the begin of the capture if that is unknown."""
         self._begin()
         began = self.began
         yield began, self._sees()
@@ -115,7 +115,7 @@ class EventTranslation:
                     yield began + step.time, event
 
     def _by_operation(self) -> Iterator[list[Step]]:
-        """The steps of each operation, with those since the one before."""
+        """The steps of each operation, with those after the previous operation."""
         held: list[Step] = []
         for step in self.recording.steps:
             held.append(step)
@@ -138,7 +138,7 @@ class EventTranslation:
         return self._program(item, step) if isinstance(item, GraphProgram) else ()
 
     def _before(self) -> dict[_Place, _Known]:
-        """What was there before: it was freed or used without having come, or the first of ttnn's lists has it."""
+        """Buffers from before the capture: freed or used without an allocation, or in the first of ttnn's lists."""
         found: dict[_Place, _Known] = {}
         came: set[_Place] = set()
         first = True
@@ -163,14 +163,15 @@ class EventTranslation:
                         found[place] = _Known(per_bank=listed.per_bank)
                         self._listed.add(place)
                     elif place not in came:
-                        came.add(place)  # later, and nothing told how
+                        came.add(place)  # allocated later, in an unknown way
                 first = False
         return found
 
     def _between(self, steps: list[Step]) -> Iterator[Event]:
-        """What ttnn's list after an operation has or lacks, and neither this operation nor one before accounts for.
+        """Differences between ttnn's list after an operation and the buffers known from the operations so far.
 
-        A database leaves out what happens between operations. An operation tells what it did; so this was before it.
+        A database lacks what happens between operations. Its operations are complete, so a difference arose before the
+        operation.
         """
         last = steps[-1].item
         listing = self.recording.listings.get(last.number, ()) if isinstance(last, Ended) else ()
@@ -188,7 +189,7 @@ class EventTranslation:
     def _came(self, place: _Place, known: _Known, tag: str | None) -> Iterator[Event]:
         mesh, kind, address = place
         reserved = self.machine.reserved(mesh, kind, known.per_bank)
-        # ttnn's list has no sizes: what is taken of the banks stands for what was asked for.
+        # ttnn's list has no requested sizes: use the reserved size.
         size = known.size or reserved or 0
         if not size:
             self.unsized += 1
@@ -205,7 +206,7 @@ class EventTranslation:
             yield Allocated(chip, kind, address, size, extra=extra)
 
     def _gone(self, place: _Place, size: int = 0) -> Iterator[Event]:
-        """In a virtual run there are no addresses; then the account goes by size."""
+        """A free. A virtual run has no addresses; then the account matches by size."""
         mesh, kind, address = place
         self._answered.discard(place)
         if self._live.pop(place, None) or (not address and size):
@@ -224,10 +225,10 @@ class EventTranslation:
                     mine = [part for part in program.parts if part.device == chip]
                     yield from self._made(chip, program.name, mine, step)
             return
-        # Each program takes the place of the one before, which frees all of its parts.
+        # Each program replaces the previous one, which frees all its parts.
         yield from (ProgramDestroyed(chip, number) for chip, number in self._at_work if chip in chips)
         self._at_work = [one for one in self._at_work if one[0] not in chips]
-        one_each = len(program.groups) == len(chips) > 1  # whose is whose is not told; they come in order
+        one_each = len(program.groups) == len(chips) > 1  # the groups are in the order of the chips
         for place, group in enumerate(program.groups):
             parts = self._placed(program.mesh, group)
             if not parts:
@@ -242,32 +243,38 @@ class EventTranslation:
                 self._at_work.append((chip, self.programs))
 
     def _made(self, chip: int, name: str, parts: list[GraphPart], step: Step) -> Iterator[Event]:
-        """The program made last, on a chip: it is its operation's, and its parts bear the name of what ran in that."""
+        """The newest program, on a chip.
+
+        It belongs to its operation, and its parts have the name of the inner function.
+        """
         compiled = ProgramCompiled(chip, self.programs, 0, 0, step.operation or name, step.stack)
         self._newest.append(compiled)
         yield compiled
         shared: dict[tuple[int, int], int] = {}
         for part in parts:
-            # Several views of one tensor may have several sizes; they are in its memory anyway.
+            # Views of one tensor may have different sizes; they share its memory.
             if part.shared and shared.setdefault((part.address, part.cores), part.size) != part.size:
                 continue
             extra = Extra(cores=part.cores, tag=name, shared=part.shared, stack=step.stack)
             yield Allocated(chip, part.kind, part.address, part.total, self.programs, extra=extra)
 
     def _threw(self, threw: OperationFailed, step: Step) -> Iterator[Event]:
-        """What was live when it failed is what was told so far. A program that was being made goes with it."""
+        """A failure. The live allocations are those known so far. A program that was being made is removed."""
         failure = parse(threw.text)
         unfinished = self._newest if threw.programs and not self.recording.virtual else []
         if failure is not None:
             self.failures += 1
-            if isinstance(failure, Clash):  # only this message tells the number that tt-metal gave it
+            if isinstance(failure, Clash):  # only this message has tt-metal's number of the program
                 yield from (one._replace(metal_id=failure.program) for one in unfinished)
             yield Failed(None, threw.text, step.operation, step.stack)
         yield from (ProgramDestroyed(one.device, one.program) for one in unfinished)
         self._newest = []
 
     def _placed(self, mesh: int, group: list[GraphPart]) -> list[GraphPart]:
-        """The parts of a program that was not executed, where they would lie; in sum if that cannot be said."""
+        """The parts of a program that was not executed, with their expected addresses.
+
+        As a sum if these are unknown.
+        """
         geometry, unit = self.machine.geometry(mesh), self.machine.unit(mesh)
         if geometry is not None and unit is not None:
             return placed((), group, geometry.l1_base, unit)
@@ -279,6 +286,6 @@ class EventTranslation:
 
 
 def step_at(recording: GraphCapture, seconds: float) -> Step | None:
-    """The step at which something happened so many seconds after the beginning; None before the first."""
+    """The step at this number of seconds after the beginning; None before the first."""
     place = bisect_left(recording.steps, seconds - TICK_SECONDS / 2, key=lambda step: step.time)
     return recording.steps[place] if seconds > 0 and place < len(recording.steps) else None

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The physical L1 of every core of a chip: what is used and free, and who owns both sides of the gap.
+"""The map of the physical L1 of every core of a chip: what is used, what is free, and the owners of the used parts.
 
     0        map end        base                          floor              L1 size - S   L1 size
     | firmware | kernel ring | CB, DFB, scratchpads -> free <- L1 buffers | L1_SMALL |
 
-L1 buffers lie at the same address on every core (lock step), so they are put together once for all. What grows up from
-the base belongs to the program that ran last on a core. Everything is a union of ranges: two allocations at one place
-count once, and as an overlap. What has no place that anybody told is counted as such, and never guessed. A buffer with
-an address of its own on each core may lie anywhere: beside it nothing is known to be free.
+L1 buffers have the same address on every core (lock step), so they are united once for all cores. The part that grows
+up from the base belongs to the program that ran last on a core. Ranges are united: bytes of two allocations count once,
+and as an overlap. An allocation without a reported address is counted as unplaced; its address is never guessed. A
+buffer with a different address on each core may be anywhere, so with it no range is known to be free.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ttmem.model.kinds import KINDS, Kind
 if TYPE_CHECKING:
     from ttmem.model.schema import PhysicalL1
 
-# Why an allocation has no place in the map.
+# Reasons why an allocation has no place in the map.
 NO_ADDRESS = "no address in L1 was reported"
 PER_CORE = "written to one core, which is named in NOC coordinates"
 NO_SIZE = "the bytes on each core were not reported"
-OWN_ADDRESSES = "it has an address of its own on each core, and only the first is known"
+OWN_ADDRESSES = "its address differs between cores, and only the first is known"
 NO_CORES = "the cores were not reported"
-NO_LAUNCH = "no launch was seen, so it is not known which program is in place"
+NO_LAUNCH = "no launch was seen, so it is not known which program is resident"
 
 _SLICE_ALLOCATIONS = 1000
 _OVERLAPS_LISTED = 8  # overlaps for which both sides are listed
 _BUFFER, _PART = 1, 2
 _ROLES = [_BUFFER if kind in (Kind.L1, Kind.L1_SMALL) else _PART if kind in GROWING_UP else 0 for kind in KINDS]
 
-# Start, end, and which of the map's allocations lies there, 64 bits each. One number has the same order as the three,
-# and is nothing for the garbage collector to look into, which would hold up everybody: there may be a hundred thousand.
+# Start, end, and index of the allocation, 64 bits each. One number sorts like the three, and the garbage collector
+# does not visit it. There may be a hundred thousand, and visiting them would block the server.
 Range = int
 _LOW = (1 << 64) - 1
 
@@ -59,19 +59,19 @@ def parted(one: Range) -> tuple[int, int, int]:
 
 
 class Core(NamedTuple):
-    """One core. ``headroom`` is None if it is not known what the program that ran last has, or where the floor is."""
+    """One core. ``headroom`` is None if the extent of the program that ran last, or the floor, is not known."""
 
     x: int
     y: int
     used: int
     free: int
-    unknown: int  # neither: something of unknown size may be there
+    unknown: int  # neither used nor free: something of unknown size may be there
     largest_free: int
-    overlap: int  # bytes that several allocations lie on, counted for each but the first
+    overlap: int  # bytes of several allocations, counted for each but the first
     headroom: int | None
-    top: Allocation | None  # of the program that ran last, what ends highest
+    top: Allocation | None  # the part of the program that ran last that ends highest
     program: Program | None
-    worst: ProgramExtent | None  # of all cached programs the one that reaches highest here
+    worst: ProgramExtent | None  # the cached program that reaches highest on this core
 
     @property
     def end(self) -> int | None:
@@ -89,31 +89,31 @@ class _Column(NamedTuple):
 
 
 class L1Map:
-    """What is where in the L1 of a chip, made by a ``CoreMapBuilder``."""
+    """The map of the L1 of a chip, built by a ``CoreMapBuilder``."""
 
     def __init__(self, chip: Chip, geometry: Geometry) -> None:
         self.chip = chip
         self.geometry = geometry
-        self.known = bool(chip.covered)  # else nobody has reported of this chip
+        self.known = bool(chip.covered)  # else no process has reported on this chip
         self.cores: list[Core] = []
-        self.floor = geometry.l1_size  # the lowest L1 buffer, on whatever cores it has its data
+        self.floor = geometry.l1_size  # the lowest L1 buffer, on whichever cores it has data
         self.holder: Allocation | None = None
-        self.floor_known = True  # else there is an L1 buffer of which nobody told where it is
-        self.free_known = True  # else there is one that may lie anywhere
-        self.allocations: list[Allocation] = []  # all that have a place
-        self.buffers: list[Range] = []  # of known extent, in order, the same on every core
-        self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by the cores they are on
+        self.floor_known = True  # else the address of some L1 buffer is not known
+        self.free_known = True  # else some buffer may be anywhere
+        self.allocations: list[Allocation] = []  # all with a place in the map
+        self.buffers: list[Range] = []  # of known size, in order, the same on every core
+        self.parts: dict[int, list[Range]] = {}  # of the programs that ran last, by their cores
         self.shared: dict[int, list[Range]] = {}  # their circular buffers that lie inside L1 buffers
-        self.unsized: list[Range] = []  # of unknown extent, in order
-        self.buffer_bytes = 0  # the sum of their extents on a core
-        self.used = AddressRanges()  # what they and the fixed part take on every core
+        self.unsized: list[Range] = []  # of unknown size, in order
+        self.buffer_bytes = 0  # the sum of their sizes on a core
+        self.used = AddressRanges()  # occupied on every core by buffers and the fixed part
         self.free = AddressRanges()  # below the region of L1_SMALL
         self.small_free = AddressRanges()  # in that region
-        self.unknown = AddressRanges()  # where a buffer of unknown extent begins
+        self.unknown = AddressRanges()  # where a buffer of unknown size begins
         self.overlaps: list[tuple[Allocation, Allocation]] = []  # the first few
         self.unplaced: Counter[str] = Counter()  # allocations by the reason why they have no place
         self.unplaced_bytes: Counter[str] = Counter()
-        self.program_unknown: str | None = None  # why it is not known what grows up from the base
+        self.program_unknown: str | None = None  # why the extent of the programs is not known
 
     @property
     def small_start(self) -> int:
@@ -123,7 +123,7 @@ class L1Map:
         return next((core for core in self.cores if (core.x, core.y) == (x, y)), None)
 
     def doubtful(self, worst: ProgramExtent | None) -> Span:
-        """The range in which a program of which too little is known may lie."""
+        """The range that an incompletely known program may occupy."""
         base = self.geometry.l1_base
         if self.program_unknown is None:
             return base, base
@@ -141,24 +141,24 @@ class L1Map:
 
     @property
     def headroom_min(self) -> int | None:
-        """Of the programs that ran last, on the core where it is least."""
+        """The least headroom of a core, for the programs that ran last."""
         return min((c.headroom for c in self.cores if c.headroom is not None), default=None) if self.known else None
 
 
 class CoreMapBuilder:
-    """Takes the live allocations of a chip one by one and puts the map together; both can be done in slices.
+    """Builds the map from the live allocations of a chip; adding and building can be done in slices.
 
-    ``add`` each allocation, go through ``finish()``, take the ``map``.
+    Call ``add`` for each allocation, iterate over ``finish()``, then use ``map``.
     """
 
     def __init__(self, chip: Chip, geometry: Geometry) -> None:
         self.map = L1Map(chip, geometry)
         self._resident = {(p.holding, p.ident): mask for p, mask in chip.resident_programs()}
-        self._runs: list[list[Range]] = [[]]  # each in order when it is full
+        self._runs: list[list[Range]] = [[]]  # each is sorted when it is full
         self._worst: dict[int, tuple[int, Allocation]] = {}  # by cores: the highest end of any program
 
     def add(self, allocation: Allocation) -> None:
-        """One live allocation; those of other chips and kinds are passed over."""
+        """Add a live allocation; those of other chips and kinds are ignored."""
         role = _ROLES[allocation.kind]
         if not role or not allocation.refs or allocation.born == NOT_YET:
             return
@@ -223,10 +223,10 @@ class CoreMapBuilder:
         self.map.unplaced[why] += 1
         self.map.unplaced_bytes[why] += allocation.size
 
-    # -- putting it together -------------------------------------------------------------------------------------
+    # -- building the map ---------------------------------------------------------------------------------------
 
     def finish(self) -> Iterator[None]:
-        """Yields between pieces of work."""
+        """Build the map; yields between pieces of work."""
         yield from self._unite()
         yield from self._divide()
         columns: dict[tuple[int, ...], _Column] = {}
@@ -237,7 +237,7 @@ class CoreMapBuilder:
             yield
 
     def _unite(self) -> Iterator[None]:
-        """All buffers, and the part of L1 that is never free, as a union."""
+        """Unite all buffers and the part of L1 that is never free."""
         found = self.map
         self._runs[-1].sort()
         start, end, owner = 0, found.geometry.l1_base, -1
@@ -261,7 +261,7 @@ class CoreMapBuilder:
         found.used.add(start, end)
 
     def _divide(self) -> Iterator[None]:
-        """What is between: free, unless a buffer of unknown extent begins in it."""
+        """The gaps are free, unless a buffer of unknown size begins there."""
         found, size, small = self.map, self.map.geometry.l1_size, self.map.small_start
         begins = chain((parted(item)[0] for item in found.unsized), [size])
         begin, last = next(begins), 0
@@ -311,7 +311,7 @@ class CoreMapBuilder:
         )
 
     def _column(self, here: tuple[int, ...], doubtful: Span) -> Generator[None, None, _Column]:
-        """Buffers and what programs have on these cores, as a union."""
+        """The union of buffers and parts of programs on these cores."""
         found = self.map
         parts = [*map(parted, sorted(part for cores in here for part in found.parts[cores]))]
         taken = union((start, end) for start, end, _ in parts)
@@ -340,9 +340,9 @@ class CoreMapBuilder:
 
 
 def on_each_core(allocation: Allocation, banks: int) -> int | None:
-    """Bytes of a buffer in every bank; None if not told, or if it has a place of its own on each core.
+    """Bytes of a buffer in every bank; None if not reported, or if its address differs between cores.
 
-    What an allocator in lock step took is the same in all banks, and its data must fit into the banks it is in.
+    An allocator in lock step reserves the same bytes in all banks, and the data must fit into the banks it is in.
     """
     extra = allocation.extra
     if extra is None or extra.per_core or not extra.reserved or extra.reserved % banks:
@@ -352,7 +352,10 @@ def on_each_core(allocation: Allocation, banks: int) -> int | None:
 
 
 def numbers(chip: Chip) -> PhysicalL1 | None:
-    """The snapshot's numbers of a chip, all at once: for an account at rest. None if nothing is known of it."""
+    """The numbers of the snapshot for a chip, computed at once, for an account that does not change.
+
+    None if unknown.
+    """
     if not chip.covered or chip.geometry is None:
         return None
     survey = CoreMapBuilder(chip, chip.geometry)

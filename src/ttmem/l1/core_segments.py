@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One core's L1 from address 0 to its end, segment by segment, each with what lies there."""
+"""The L1 of one core as segments from address 0 to its end, each with the allocations in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ FIRMWARE, RING, FREE, SMALL_FREE, UNKNOWN = "firmware", "ring", "free", "small_f
 
 
 class Segment(NamedTuple):
-    """Several allocations where live ones overlap. ``inside`` are circular buffers that lie in an L1 buffer."""
+    """A range of addresses.
+
+    It has several allocations where they overlap; ``inside`` are circular buffers in an L1 buffer.
+    """
 
     start: int
     end: int
@@ -28,7 +31,7 @@ class Segment(NamedTuple):
 
 
 def segments(found: L1Map, core: Core) -> Iterator[Segment]:
-    """In the order of their addresses, without a gap; made as they are asked for, because there may be many."""
+    """Segments in the order of their addresses, without gaps; a generator, because there may be many."""
     bit = 1 << (core.y * ROW + core.x)
     geometry = found.geometry
     parts = sorted(part for cores, some in found.parts.items() if cores & bit for part in some)
@@ -48,7 +51,7 @@ def segments(found: L1Map, core: Core) -> Iterator[Segment]:
 
 
 def _sweep(ranges: Iterator[tuple[int, int, int]], last: int) -> Iterator[tuple[int, int, list[int]]]:
-    """Stretches above ``last`` on which the same allocations lie, those that began first coming first."""
+    """Ranges above ``last`` with the same allocations in each, those with the lowest start first."""
     here: list[tuple[int, int]] = []  # end and number
     coming = next(ranges, None)
     while here or coming is not None:
@@ -72,7 +75,7 @@ def _inside(found: L1Map, shared: list[Range], start: int, end: int) -> tuple[Al
 
 
 def _between(found: L1Map, core: Core, start: int, end: int) -> Iterator[Segment]:
-    """What no allocation is known to lie on."""
+    """Segments without a known allocation."""
     _, doubt_end = found.doubtful(core.worst)
     pieces = sorted(
         [
@@ -90,16 +93,16 @@ def _between(found: L1Map, core: Core, start: int, end: int) -> Iterator[Segment
 
 
 def _beginning(found: L1Map, start: int, end: int) -> tuple[Allocation, ...]:
-    """The first few buffers of unknown extent that begin in a range."""
+    """The first few buffers of unknown size that begin in a range."""
     place = bisect_left(found.unsized, start << 128)
     few = map(parted, found.unsized[place : place + _FEW])
     return tuple(found.allocations[number] for left, _, number in few if left < end)
 
 
 def has_data(allocation: Allocation, core: Core, banks: int) -> bool | None:
-    """Does a buffer have data on a core, or is its place only kept there because all banks are in lock step?
+    """Whether a buffer has data on a core, or only reserves the addresses because all banks are in lock step.
 
-    None if nobody told on which cores its data are.
+    None if the cores with its data were not reported.
     """
     extra = allocation.extra
     if extra is None:

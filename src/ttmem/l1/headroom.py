@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headroom: how far the circular buffers of a program are from the lowest L1 buffer.
+"""Headroom: the distance from the circular buffers of a program to the lowest L1 buffer.
 
 On every core L1 buffers grow down from the top, in lock step, so the lowest address of any of them is the floor on
-all cores. Circular and dataflow buffers and scratchpads of a program grow up from the base. ttnn refuses a program
-whose top would pass the floor, program by program; so headroom is judged the same way (rule 9): for the program last
-launched on each core, and for the cached one that comes closest.
+all cores. Circular and dataflow buffers and scratchpads of a program grow up from the base. ttnn refuses to run a
+program that would reach above the floor. Headroom is computed in the same way (rule 9): for the program that was
+launched last on each core, and for the cached program that reaches highest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GROWING_UP = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 
 
 class ProgramExtent(NamedTuple):
-    """How high a program reaches on a core, and what is left below the floor; None where a size is not known."""
+    """The highest address of a program on a core, and the room left below the floor; None if a size is not known."""
 
     program: Program
     end: int
@@ -27,7 +27,7 @@ class ProgramExtent(NamedTuple):
 
 
 class Headroom(NamedTuple):
-    """One chip. ``floor`` is None if neither an L1 buffer nor the size of L1 is known, or not all buffers."""
+    """The headroom of one chip. ``floor`` is None if the lowest L1 buffer is not known."""
 
     floor: int | None
     holder: Allocation | None
@@ -36,7 +36,7 @@ class Headroom(NamedTuple):
 
 
 def end_of(part: Allocation) -> int | None:
-    """Where a part of a program ends on each of its cores; None if it does not grow up from the base, or may not."""
+    """Where a part of a program ends on its cores; None if it does not, or possibly does not, grow up from the base."""
     extra = part.extra
     if part.kind not in GROWING_UP or extra is None or not extra.cores or extra.shared:
         return None
@@ -44,18 +44,18 @@ def end_of(part: Allocation) -> int | None:
 
 
 class FloorFinder:
-    """Finds the lowest L1 buffer of a chip and how high programs reach; takes allocations one by one, in slices."""
+    """Finds the lowest L1 buffer of a chip and the highest address of programs; allocations are added one by one."""
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
         self.holder: Allocation | None = None
         self._end_of_l1 = chip.geometry.l1_size if chip.geometry else 1 << 32
-        self._lost = False  # is there an L1 buffer of which nobody told where it is? It may be lower than all others.
-        self._ends: dict[Program, dict[int, int]] = {}  # by the cores on which a program reaches so high
+        self._lost = False  # an L1 buffer has no reported address; it may be the lowest
+        self._ends: dict[Program, dict[int, int]] = {}  # for each program, its highest address by cores
         self._highest: tuple[int, Program | None] = (0, None)
 
     def add(self, allocation: Allocation) -> None:
-        """Look at one live allocation. Per-core writes have ids, not addresses, and are left out."""
+        """Add a live allocation. Per-core writes have ids, not addresses, and are ignored."""
         holding, kind = allocation.holding, allocation.kind
         if not (kind is Kind.L1 or kind in GROWING_UP):
             return
@@ -86,7 +86,7 @@ class FloorFinder:
             return ProgramExtent(program, end, None if floor is None else floor - end)
 
         launched = []
-        for program, here in self.chip.resident_programs():  # elsewhere others have run since
+        for program, here in self.chip.resident_programs():  # on other cores, other programs have run since
             ends = [end for cores, end in self._ends.get(program, {}).items() if cores & here]
             if ends:
                 launched.append(reach(program, max(ends)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of addresses that do not overlap, in order, and how much of any other range they cover."""
+"""A sorted set of address ranges without overlaps, with queries for how much of another range they cover."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from heapq import heappush, heappushpop
 
 Span = tuple[int, int]  # start, end
 
-_LARGE = 32  # so many of the longest are known without looking for them
+_LARGE = 32  # this many of the longest ranges are kept in a heap
 
 
 class AddressRanges:
-    """There may be so many that each question must cost only what it touches; so they are added one by one.
+    """There may be many ranges, so a query must cost only as much as the ranges that it touches.
 
     >>> ranges = AddressRanges([(0, 10), (20, 30)])
     >>> ranges.total, ranges.covered(5, 25), list(ranges.inside(5, 25))
@@ -25,14 +25,14 @@ class AddressRanges:
     def __init__(self, found: Iterable[Span] = ()) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        self._before: list[int] = []  # bytes in those before each
+        self._before: list[int] = []  # for each range, the bytes in all ranges before it
         self._large: list[tuple[int, int, int]] = []  # length, start, end: a heap
         self.total = 0
         for start, end in found:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """One more, above all others; an empty one is none."""
+        """Add a range above all others. An empty range is ignored."""
         if start >= end:
             return
         self._starts.append(start)
@@ -45,7 +45,7 @@ class AddressRanges:
             heappushpop(self._large, (end - start, start, end))
 
     def covered(self, start: int, end: int) -> int:
-        """How many bytes of a range are in them."""
+        """Number of bytes of a range that these ranges cover."""
         return self._below(end) - self._below(start) if start < end else 0
 
     def _below(self, address: int) -> int:
@@ -53,20 +53,20 @@ class AddressRanges:
         return self._before[place] + min(address, self._ends[place]) - self._starts[place] if place >= 0 else 0
 
     def inside(self, start: int, end: int) -> Iterator[Span]:
-        """The pieces of them that lie in a range."""
+        """The parts of these ranges that lie in the given range."""
         place = bisect_right(self._ends, start)
         while place < len(self._starts) and self._starts[place] < end:
             yield max(start, self._starts[place]), min(end, self._ends[place])
             place += 1
 
     def largest_without(self, taken: AddressRanges) -> int:
-        """The longest piece that is left when others are cut out of them."""
+        """The longest piece that remains when other ranges are cut out."""
         best = 0
         for length, start, end in sorted(self._large, reverse=True):
             if length <= best:
                 return best
             best = max(best, _longest_piece(start, end, taken))
-        if len(self._large) < len(self._starts):  # the others are shorter, but whole perhaps
+        if len(self._large) < len(self._starts):  # the ranges outside the heap are shorter, but may be uncut
             for start, end in zip(self._starts, self._ends):
                 if end - start > best:
                     best = max(best, _longest_piece(start, end, taken))
@@ -82,7 +82,7 @@ def _longest_piece(start: int, end: int, taken: AddressRanges) -> int:
 
 
 def union(found: Iterable[Span]) -> list[Span]:
-    """Ranges in the order of their starts, those that touch or overlap made one.
+    """Ranges in the order of their starts. Ranges that touch or overlap are merged.
 
     >>> union([(0, 4), (2, 6), (8, 9)])
     [(0, 6), (8, 9)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory sizes of each board, as ttnn 0.81.1 reports them; a module without imports.
 
-They are used until a process reports live figures, and what is derived from them is marked as such.
+They are used until a process reports live figures. Numbers derived from them are marked as such.
 """
 
 from __future__ import annotations

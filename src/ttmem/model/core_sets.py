@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sets of cores as bit masks, their text forms, and ids that name one core's memory.
 
-A set of cores is one ``int``: bit ``y * 64 + x`` stands for core (x, y). Union, difference and intersection are
-then single machine operations, which is what residency (who runs on which core) is made of.
+A set of cores is one ``int``: bit ``y * 64 + x`` stands for core (x, y). Union, difference and intersection are then
+single machine operations. Residency (which program runs on which core) is computed from them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def mask_of(ranges: Iterable[CoreRange]) -> int:
     return _mask_of(tuple(ranges))
 
 
-@lru_cache(maxsize=1024)  # the same few sets are made over and over
+@lru_cache(maxsize=1024)  # the same few sets occur again and again
 def _mask_of(ranges: tuple[CoreRange, ...]) -> int:
     mask = 0
     for x0, y0, x1, y1 in ranges:
@@ -54,7 +54,7 @@ Cores = Union[int, str, CoreRange, Iterable[Sequence[int]]]
 
 
 def mask_from(cores: Cores) -> int:
-    """A set of cores from whatever names it: a mask, tt-metal's text, a range, or several ranges and (x, y) values.
+    """A set of cores from any form of it: a mask, tt-metal's text, a range, or several ranges and (x, y) values.
 
     >>> mask_from("{[0-0 - 7-7]}") == mask_from(CoreRange(0, 0, 7, 7)) == mask_from([(0, 0, 7, 6), (0, 7, 7, 7)])
     True
@@ -84,7 +84,7 @@ def cores_of(mask: int) -> Iterator[tuple[int, int]]:
 
 
 def ranges_of(mask: int) -> list[CoreRange]:
-    """Few rectangles that cover exactly the mask; equal rows are merged.
+    """A short list of rectangles that cover exactly the mask; equal rows are merged.
 
     >>> ranges_of(mask_of([CoreRange(1, 0, 3, 5)]))
     [CoreRange(x0=1, y0=0, x1=3, y1=5)]
@@ -147,7 +147,7 @@ def core_id(x: int, y: int, address: int) -> int:
 
 
 def split_core_id(ident: int, noc: tuple[int, int], l1_size: int) -> CoreAddress | None:
-    """The core and address an id means, or None when it is an ordinary address or an opaque 64-bit id."""
+    """The core and address of an id, or None if it is an ordinary address or an opaque 64-bit id."""
     if ident <= 0xFFFFFFFF:
         return None
     x, y, address = ident >> 48, (ident >> 32) & 0xFFFF, ident & 0xFFFFFFFF

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event vocabulary. The account is a fold over these; nothing enters it another way.
+"""The events. The account is computed from events alone.
 
-Each event is applied for a source (a stream of reports by one process) at a time, both given beside it. Device
-numbers are the process's own; which chip they mean is the ledger's business. An event on a mesh is one event, with the
-numbers of all its devices; an allocation on it is one allocation, and is freed on the same mesh.
+Each event is applied for a source (a stream of reports by one process) at a time; both are passed with it. Device
+numbers are those of the process. The ledger maps them to chips. An event on a mesh is one
+event, with the numbers of all its devices. An allocation on a mesh is one allocation, and is freed on the same mesh.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple, Union
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 
-MAX_SIZE = 100 << 30  # of one allocation: the legacy server's limit, three times the largest chip
+MAX_SIZE = 100 << 30  # of one allocation: the limit of the legacy server, three times the largest chip
 
 
 # Where an event happened: on a device of the process, or on all devices of a mesh at once. A mesh of one is its device.
@@ -30,27 +30,27 @@ def device_numbers(device: Device) -> tuple[int, ...]:
 
 
 class Extra(NamedTuple):
-    """What only some sources know about an allocation. ``cores`` is a mask (see grid); 0 means unknown."""
+    """Properties that only some sources report. ``cores`` is a mask (see core_sets); 0 means unknown."""
 
     reserved: int | None = None
     cores: int = 0
     allocator: int = 0
     tag: str | None = None
-    shared: bool = False  # lies inside an L1 buffer that is counted already (globally allocated CB)
+    shared: bool = False  # lies inside an L1 buffer that is already counted (globally allocated CB)
     layout: int | None = None  # tt-metal's TensorMemoryLayout code
     core_count: int = 0  # cores that hold pages of a sharded buffer
     binary: bool = False  # holds the kernel binaries of a cached program
-    system: bool = False  # the runtime took it for itself when the device was opened
-    shape: str | None = None  # of the tensor in it, with data type and layout
-    stack: str | None = None  # of Python when it was made: "file:line function", one line a frame, innermost first
-    kept: bool = False  # an operation that made a program made it, too, and did not return it
-    per_core: bool = False  # has an address of its own on each core, of which only the first is known
+    system: bool = False  # allocated by the runtime for itself when the device was opened
+    shape: str | None = None  # of the tensor, with data type and layout
+    stack: str | None = None  # Python stack: "file:line function", one line per frame, innermost first
+    kept: bool = False  # made by an operation that also made a program, and not returned by it
+    per_core: bool = False  # has a different address on each core; only the first is known
 
 
 class Allocated(NamedTuple):
-    """An allocation exists. ``refs`` 0 is a plain report; above 0 it is a re-sent allocation with that many references.
+    """An allocation exists. ``refs`` is 0 for a new allocation, else the reference count of one that is sent again.
 
-    ``ident`` is the source's own number of a buffer; 0 means that its address tells it from all others.
+    ``ident`` is the source's own number for a buffer; 0 means that its address identifies it.
     """
 
     device: Device
@@ -64,7 +64,7 @@ class Allocated(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """An allocation is gone. Legacy clients do not say the kind; size and kind are hints then."""
+    """An allocation was freed. Legacy clients do not report the kind; then size and kind are only hints."""
 
     device: Device
     kind: Kind | None
@@ -77,7 +77,7 @@ class Freed(NamedTuple):
 
 
 class Described(NamedTuple):
-    """More is known of a buffer than when it was allocated; its sizes are what they were."""
+    """Adds properties to a live buffer. Its sizes do not change."""
 
     device: Device
     kind: Kind
@@ -87,7 +87,7 @@ class Described(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The runtime threw where memory is taken. ``device`` is None if it is not known where that was."""
+    """The runtime threw an exception while it allocated memory. ``device`` is None if the device is not known."""
 
     device: int | None
     text: str
@@ -96,7 +96,7 @@ class Failed(NamedTuple):
 
 
 class ProgramRun(NamedTuple):
-    """A program was launched: its circular and dataflow buffers are now the resident ones on these cores."""
+    """A program was launched: its circular and dataflow buffers are now resident on these cores."""
 
     device: Device
     program: int
@@ -115,7 +115,7 @@ class WorkloadRun(NamedTuple):
 
 
 class ProgramCompiled(NamedTuple):
-    """A program exists: what it needs of the kernel ring of a core, Metal's own number of it, and its operation."""
+    """A program was compiled: the bytes it needs in a core's kernel ring, tt-metal's number for it, its operation."""
 
     device: Device
     program: int
@@ -126,65 +126,65 @@ class ProgramCompiled(NamedTuple):
 
 
 class ProgramDestroyed(NamedTuple):
-    """A program and everything it held is gone."""
+    """A program was destroyed, with everything that it held."""
 
     device: Device
     program: int
 
 
 class DeviceOpened(NamedTuple):
-    """A process says which chip its device number means, and how large it is."""
+    """A process reports which chip its device number refers to, and the sizes of that chip."""
 
     device: int
     chip: ChipInfo
 
 
 class DeviceClosed(NamedTuple):
-    """Everything this source holds on the device or mesh is gone. Other meshes with the same chips are not meant."""
+    """The device or mesh was closed: this source holds nothing on it any more. Other meshes of its chips stay open."""
 
     device: Device
 
 
 class ChipFound(NamedTuple):
-    """The machine has this chip; no process needed."""
+    """The machine has this chip. Does not belong to a process."""
 
     chip: ChipInfo
 
 
 class ResyncBegin(NamedTuple):
-    """The source starts to re-send all that is live."""
+    """The source starts to send all its live allocations again."""
 
     generation: int
 
 
 class ResyncEnd(NamedTuple):
-    """What was not re-sent since the matching begin is gone."""
+    """Allocations that were not sent again since the matching begin are removed."""
 
     generation: int
 
 
 class Lost(NamedTuple):
-    """Events that the source could not send; their effect is in the resync, their course is not."""
+    """Number of events that the source could not send. The resync has their result, but not their order."""
 
     events: int
 
 
 class Uncertain(NamedTuple):
-    """The source counted something for one of the reasons in `uncertainty`, so many times more than before."""
+    """The source counted more problems of one kind (see uncertain_reasons); ``events`` is the increase."""
 
     reason: str
     events: int
 
 
 class Sees(NamedTuple):
-    """Which kinds the source is able to see (a bit each), and in words what it cannot and why."""
+    """The kinds that the source can track (one bit each), and as text what it cannot track and why."""
 
     kinds: int
     trouble: str | None = None
 
 
 class Audited(NamedTuple):
-    """What the source tracks on a device beside what that allocator itself says; bytes in one bank."""
+    """Compares what the source tracks on a device with what the allocator reports; bytes in one bank."""
 
     device: Device
     allocator: int
@@ -196,32 +196,32 @@ class Audited(NamedTuple):
 
     @property
     def agreement(self) -> tuple[int, int]:
-        """Bytes on the chip that both agree on, and that either knows: tracked and not there is as wrong as missed."""
+        """Bytes that both sides count, and bytes that either side counts: a surplus is as wrong as a gap."""
         both = sum(min(mine, real) * banks for mine, real, banks in zip(self.ours, self.theirs, self.banks))
         either = sum(max(mine, real) * banks for mine, real, banks in zip(self.ours, self.theirs, self.banks))
         return both, either
 
 
 class Rejected(NamedTuple):
-    """Input that could not be understood; kept as a number."""
+    """Number of records that could not be decoded."""
 
     records: int
 
 
 class Claimed(NamedTuple):
-    """The source calls itself by another pid than the kernel does."""
+    """The source reports a pid that differs from the one the kernel reports."""
 
     pid: int
 
 
 class Mark(NamedTuple):
-    """A moment the user named."""
+    """A point in time that the user named."""
 
     text: str
 
 
 class PhaseBegan(NamedTuple):
-    """The user named a stretch of the run that begins here; ``parent`` is the phase it lies in, 0 for none."""
+    """A phase that the user named begins; ``parent`` is the enclosing phase, 0 for none."""
 
     ident: int
     name: str
@@ -229,13 +229,13 @@ class PhaseBegan(NamedTuple):
 
 
 class PhaseEnded(NamedTuple):
-    """A phase that had begun is over."""
+    """A phase ended."""
 
     ident: int
 
 
 class Viewed(NamedTuple):
-    """What an allocator says of one kind of memory; bytes in one bank."""
+    """The numbers that an allocator reports for one kind of memory; bytes in one bank."""
 
     device: Device
     allocator: int
@@ -247,11 +247,11 @@ class Viewed(NamedTuple):
 
 
 class ProcessExited(NamedTuple):
-    """The process is gone, and with it all it held."""
+    """The process exited, so everything that it held is free."""
 
 
 class PeaksReset(NamedTuple):
-    """From now on "recent" peaks count anew."""
+    """The peaks "since reset" start again from the current values."""
 
 
 Event = Union[

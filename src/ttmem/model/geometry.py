@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory a chip has and how a core's L1 is laid out.
 
-The live figures come from the runtime that opened the device. Those of ``boards.py`` serve only until they are known,
-and numbers drawn from them say so.
+Live figures come from the runtime that opened the device. The figures of ``boards.py`` are used only until the live
+ones are known, and numbers derived from them are marked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARCH_BY_LABEL = {arch.label: arch for arch in Arch}
 
 
 class Geometry(NamedTuple):
-    """Sizes of one chip as its allocator sees them; per bank and per core, never multiplied in advance."""
+    """Sizes of one chip as its allocator reports them: per bank and per core, not multiplied."""
 
     arch: Arch
     grid_x: int
@@ -72,13 +72,13 @@ BOARDS: dict[str, Geometry] = {
 
 
 def board_geometry(board: str | None, arch: Arch = Arch.UNKNOWN) -> Geometry | None:
-    """Table figures for a board name as the driver spells it (``p150a``), else for the family's common board."""
+    """Figures from the table for a board name of the driver (``p150a``), else for the family's common board."""
     name = boards.table_name(board, arch.label)
     return None if name is None else BOARDS[name]
 
 
 class NocGrid(NamedTuple):
-    """The whole network-on-chip, which the proof of concept took for the compute grid."""
+    """The grid of the whole network-on-chip, which the proof of concept used as the compute grid."""
 
     x: int
     y: int
@@ -101,14 +101,14 @@ def noc_capacity(geometry: Geometry) -> int:
 
 
 def noc_limits(geometry: Geometry | None) -> tuple[tuple[int, int], int]:
-    """NOC grid and L1 size that a per-core id must respect on this chip; the widest known ones if it is unknown."""
+    """NOC grid and L1 size that limit a per-core id on this chip; the largest known ones for an unknown chip."""
     if geometry is None:
         return _ANY_NOC, _ANY_L1
     return NOC_GRIDS.get(geometry.arch, _ANY_NOC), geometry.l1_size
 
 
 class Region(NamedTuple):
-    """What lies at an address of a core's L1."""
+    """A region of a core's L1."""
 
     name: str
     kind: Kind

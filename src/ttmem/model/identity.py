@@ -11,8 +11,8 @@ from ttmem.model.geometry import Arch, Geometry
 class ProcessInfo(NamedTuple):
     """A process: (pid, start time) is its identity, the rest describes it.
 
-    ``start`` is in clock ticks since boot, None when the process was gone before it could be looked up. A process
-    in a foreign pid namespace has pid 0 and is told apart by its ``connection``.
+    ``start`` is in clock ticks since boot, None if the process had exited before it could be looked up. A process in
+    another pid namespace has pid 0 and is identified by its ``connection``.
     """
 
     pid: int
@@ -43,5 +43,5 @@ ASSUMED = "assumed:"
 
 
 def assumed_chip_id(number: int) -> str:
-    """The stand-in name of a chip known only as "device N"."""
+    """The id of a chip that is known only as "device N"."""
     return f"{ASSUMED}{number}"

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What a piece of memory is for.
+    """The purpose of an allocation.
 
     The first five values are tt-metal's ``BufferType`` codes, so a legacy record's code is its kind.
     """
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 class Pool(IntEnum):
-    """The physical memory a kind is taken from; capacities and percentages belong to pools."""
+    """The physical memory that a kind is allocated from; capacities and percentages are those of pools."""
 
     DRAM = 0
     L1 = 1
@@ -49,8 +49,29 @@ class Pool(IntEnum):
         return self.name.lower()
 
 
+class BreakdownPool(IntEnum):
+    """Kinds whose sizes may be added up; sizes of different breakdown pools may not.
+
+    The L1 of a chip is divided: the parts of cached programs take turns, so that their sum is more than they use.
+    """
+
+    DRAM = 0
+    L1_BUFFERS = 1  # what allocators give out
+    PROGRAMS = 2  # circular buffers, dataflow buffers, scratchpads and kernels of cached programs
+    HOST = 3
+    SYSTEM = 4  # what the runtime has for itself: fabric and dispatch kernels, firmware
+
+    @property
+    def label(self) -> str:
+        """
+        >>> BreakdownPool.L1_BUFFERS.label
+        'l1_buffers'
+        """
+        return self.name.lower()
+
+
 class Confidence(IntEnum):
-    """How a number came about; a larger value is the stronger witness."""
+    """How a number was obtained; of two sources, the one with the larger value counts."""
 
     ESTIMATED = 1
     REPORTED = 2
@@ -84,15 +105,26 @@ WORKER_L1: tuple[Kind, ...] = tuple(kind for kind in KINDS if POOL_OF[kind] in (
 # Address spaces of buffers: trace lies in DRAM, small L1 and firmware in L1. An address is unique in its space.
 SPACE_OF: tuple[int, ...] = tuple(int(POOL_OF[kind]) if POOL_OF[kind] < Pool.SYSTEM else int(Pool.L1) for kind in KINDS)
 
+BREAKDOWN_POOLS: dict[BreakdownPool, tuple[Kind, ...]] = {
+    BreakdownPool.DRAM: (Kind.DRAM, Kind.TRACE),
+    BreakdownPool.L1_BUFFERS: (Kind.L1, Kind.L1_SMALL),
+    BreakdownPool.PROGRAMS: (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL),
+    BreakdownPool.HOST: (Kind.HOST,),
+    BreakdownPool.SYSTEM: (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL, Kind.FIRMWARE),
+}
+BREAKDOWN_POOL_OF: tuple[BreakdownPool, ...] = tuple(
+    next(pool for pool, kinds in BREAKDOWN_POOLS.items() if kind in kinds) for kind in KINDS
+)
+
 KERNEL_KINDS: tuple[Kind, ...] = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
 
-# What a live allocation of a program is looked up by: kernels of all three types share one family, because an
-# unload does not say the type.
+# The key to look up a live allocation of a program. Kernels of all three types share one family, because an
+# unload does not report the type.
 FAMILY_OF: tuple[int, ...] = tuple(int(Kind.KERNEL) if kind in KERNEL_KINDS else int(kind) for kind in KINDS)
 
 AGENT = "agent"  # the source whose events come through a ring; all others send records over a socket
 
-# Which kinds a source is able to see at all. A covered kind with nothing live is 0; any other is unknown.
+# The kinds that a source can report. A covered kind without live allocations is 0; any other kind is unknown.
 _WIRE = frozenset(BUFFER_KINDS) | {Kind.CB, *KERNEL_KINDS}
 COVERAGE: dict[str, frozenset[Kind]] = {
     "legacy": _WIRE,
@@ -103,10 +135,10 @@ COVERAGE: dict[str, frozenset[Kind]] = {
     "l1_tracker": frozenset({Kind.CB, Kind.KERNEL}),
     "wrappers": frozenset({Kind.CB}),
     "wrapper_kernels": frozenset({Kind.KERNEL}),
-    "reporter": frozenset(),  # publishes what allocators say, tracks nothing itself
+    "reporter": frozenset(),  # publishes numbers of the allocators, tracks no allocations
 }
 
 
 def covers(source: str) -> frozenset[Kind]:
-    """The kinds a source of that name would report if they existed."""
+    """The kinds that a source of this name reports if they occur."""
     return COVERAGE.get(source, _WIRE)

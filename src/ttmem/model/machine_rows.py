@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of what `sources/` reads of the machine, before it is merged into a snapshot.
+"""The types of the data that `sources/` reads from the machine, before it is merged into a snapshot.
 
-Like `schema`, to be imported under ``TYPE_CHECKING`` only. It shares the rows that go into a snapshot as they are.
+Import it under ``TYPE_CHECKING`` only, like `schema`. Rows that enter a snapshot unchanged are defined in `schema`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,27 @@ from ttmem.model.schema import (
 
 
 class MachineLook(TypedDict):
-    """One look at everything that the machine itself shows."""
+    """The state of the machine at one time, as the system itself shows it."""
 
     driver: Driver
     sources: list[SourceState]
     chips: list[DriverChip]
     processes: list[HolderRow]
-    foreign: dict[int, int]  # by driver's number, how many descriptors processes outside our pid namespace have
+    foreign: dict[int, int]  # by the driver's number: descriptors held by processes outside our pid namespace
     shm: list[CounterFile]
+    usage: dict[int, HostUse]  # by pid, of those above that are alive
+
+
+class HostUse(TypedDict):
+    """What a process uses of the host. ``start`` tells it from another that had its pid."""
+
+    start: int
+    cpu_percent: float | None  # of one core, since the last look
+    rss: int
 
 
 class ChipFacts(TypedDict):
-    """What does not change while a chip runs."""
+    """Properties that do not change while a chip runs."""
 
     pci: str | None
     arch: str | None
@@ -43,7 +52,7 @@ class ChipFacts(TypedDict):
 
 
 class MaxLink(TypedDict):
-    """What a chip's PCIe link could do."""
+    """The maximum speed and width of a chip's PCIe link."""
 
     max_speed_gts: float | None
     max_width: int | None
@@ -51,7 +60,7 @@ class MaxLink(TypedDict):
 
 
 class ChipFiles(ChipFacts):
-    """All that sysfs has of a chip apart from telemetry."""
+    """The data about a chip in sysfs, without telemetry."""
 
     pcie: MaxLink
 
@@ -65,7 +74,7 @@ class LocalChip(ChipFacts):
 
 
 class DriverChip(LocalChip, total=False):
-    """With what tt-umd reports, if it was asked."""
+    """Adds what tt-umd reports, if it was requested."""
 
     unique_id: str | None
     remote: bool
@@ -117,7 +126,7 @@ class Holder(TypedDict):
 
 
 class HolderRow(Holder, total=False):
-    """With whether it holds the same chips as in the look before."""
+    """Adds whether the process holds the same chips as at the previous read."""
 
     settled: bool
 
@@ -131,7 +140,7 @@ class HoldersLook(TypedDict):
 
 
 class CounterFile(TypedDict):
-    """One file of tt-metal's own counters: those of a chip. ``chip`` is as in the name of the file."""
+    """One file with tt-metal's own counters for a chip. ``chip`` is the id in the name of the file."""
 
     chip: str
     path: str
@@ -149,7 +158,7 @@ class CounterFile(TypedDict):
 
 
 class SlotOwner(TypedDict):
-    """Whose slot it is. ``pid`` is as in the file, ``process`` the pid as it is known here."""
+    """The owner of a slot. ``pid`` is the pid in the file, ``process`` the pid in our own pid namespace."""
 
     pid: int
     process: int | None
@@ -169,7 +178,7 @@ class CounterSlot(SlotValues, total=False):
     """The counters of one process on one chip."""
 
     shared: list[int]  # several processes write here
-    unsure: bool  # it may be of a process that cannot be seen from here
+    unsure: bool  # it may belong to a process in another pid namespace
 
 
 class CountersLook(TypedDict):

@@ -4,14 +4,14 @@
 Rules:
 
 * Bytes are integers. ``None`` is "not known", never 0. Only keys that are ``| None`` here may be null.
-* A document names its schema in the key ``schema``. The constant with that name is beside the code that builds it.
-* A class with ``total=False`` has the keys that are not always there; its docstring says when they are.
+* A document names its schema in the key ``schema``. The constant with that name is next to the code that builds it.
+* A class with ``total=False`` has the optional keys; its docstring states when they are present.
 
-Import this module under ``TYPE_CHECKING`` only. To create the classes takes 20 to 40 ms, about as long as all of
-`ttmem smi`, and nothing needs them at run time. A test checks that no command loads it; others check that real
-documents have exactly these keys, and that docs/json.md and docs/api.md list them.
+Import this module under ``TYPE_CHECKING`` only. Creating the classes takes 20 to 40 ms, about as long as all of `ttmem
+smi`, and nothing needs them at run time. A test checks that no command loads it; others check that real documents have
+exactly these keys, and that docs/json.md and docs/api.md list them.
 
-It has more than 500 lines because it is a list: everything that ttmem gives out, in one place.
+It has more than 500 lines because it is a list of everything that ttmem outputs, in one place.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Literal, TypedDict
 
 CountedKind = Literal["dram", "l1", "l1_small", "trace", "cb"]  # the kinds that tt-metal's own counters have
 MainPool = Literal["dram", "l1"]  # the pools that have a capacity
+PoolBytes = dict[str, int]  # bytes by breakdown pool, whose sizes do not add up
 KindBytes = dict[str, int]  # bytes by kind of memory; a kind of which there is nothing may be left out
 
 
 class Anomalies(TypedDict):
-    """How many events did not fit the account, by what was odd about them (docs/accounting.md, rule 15)."""
+    """Number of events that contradict the account, by kind of anomaly (docs/accounting.md, rule 15)."""
 
     unknown_free: int
     double_free: int
@@ -52,7 +53,7 @@ class CountAndBytes(TypedDict):
 
 
 class CoreWrite(TypedDict):
-    """The core that an allocation was written to, and what lies at that address."""
+    """The core that an allocation was written to, and the region at that address."""
 
     x: int
     y: int
@@ -81,6 +82,7 @@ class AllocationRow(TypedDict):
     core_count: int | None
     per_core: bool
     tag: str | None
+    operation: str | None
     shape: str | None
     line: str | None
     stack: list[str] | None
@@ -118,7 +120,7 @@ class ServerRow(TypedDict):
 
 
 class SourceState(TypedDict):
-    """Where a snapshot comes from, and whether that could be read."""
+    """A source of a snapshot, and whether it could be read."""
 
     name: str
     state: str
@@ -160,7 +162,7 @@ class ChipRow(TypedDict):
 
 
 class Firmware(TypedDict, total=False):
-    """The versions that the driver shows; which these are depends on the chip."""
+    """The versions that the driver shows; they depend on the chip."""
 
     bundle: str
     m3app: str
@@ -179,7 +181,7 @@ class PcieLink(TypedDict):
 
 
 class DriverTelemetry(TypedDict):
-    """What the driver's files have."""
+    """The telemetry in the driver's files."""
 
     temperature_c: float | None
     temperature_max_c: float | None
@@ -202,7 +204,7 @@ class DriverTelemetry(TypedDict):
 
 
 class Telemetry(DriverTelemetry, total=False):
-    """With what only tt-umd can read: these keys are there if it was asked for."""
+    """Adds values that only tt-umd can read. These keys are present if it was requested."""
 
     temperature_shutdown_c: float | None
     board_temperature_c: float | None
@@ -226,7 +228,7 @@ class CountedBytes(TypedDict):
 
 
 class StaleBytes(TypedDict):
-    """What the counters' totals have beyond the living processes; there is no total of circular buffers."""
+    """Totals of the counters minus the bytes of living processes; there is no total of circular buffers."""
 
     dram: int
     l1: int
@@ -335,7 +337,7 @@ class RingRow(TypedDict):
 
 
 class PhysicalL1(TypedDict):
-    """Bytes of L1 that something lies on, and the least headroom, over the cores of a chip."""
+    """Occupied bytes of L1 and the least headroom, over the cores of a chip."""
 
     used: int | None
     max_core: int | None
@@ -353,7 +355,7 @@ class HostMemory(TypedDict):
 
 
 class ReporterRow(TypedDict):
-    """L1 in buffers as the allocators reported it, and what is tracked of it."""
+    """L1 in buffers as reported by the allocators, and the tracked part of it."""
 
     total: int | None
     tracked: int | None
@@ -362,7 +364,7 @@ class ReporterRow(TypedDict):
 
 
 class ChipUncertainRow(UncertainRow):
-    """With the process whose agent counted it."""
+    """Adds the process whose agent counted it."""
 
     pid: int | None
 
@@ -374,7 +376,7 @@ class ConfidenceBytes(TypedDict):
 
 
 class UnseenRow(TypedDict):
-    """A process of which some kinds are not known."""
+    """A process for which some kinds are not known."""
 
     pid: int | None
     missing: list[str]
@@ -389,6 +391,8 @@ class ProcessRow(TypedDict):
     command: str | None
     container: str | None
     job: Job | None
+    cpu_percent: float | None
+    rss: int | None
     state: str
     seen: float | None
     exited: float | None
@@ -417,7 +421,7 @@ class ProcessSource(TypedDict):
 
 
 class ChipShare(TypedDict):
-    """What a process has of a chip."""
+    """The memory of a process on one chip."""
 
     chip: str
     metal_id: int | None
@@ -464,7 +468,7 @@ class BoardSum(HostSum):
 
 
 class DramSum(TypedDict):
-    """Each sum, and on how many chips all of it is known."""
+    """Each sum, and the number of chips for which it is completely known."""
 
     used: int | None
     used_on: int
@@ -512,7 +516,7 @@ class Processes(TypedDict):
 
 
 class ProcessDetail(ProcessRow, total=False):
-    """With the largest allocations that it held when it exited; only in ``/processes/{pid}``."""
+    """Adds the largest allocations that it held when it exited; only in ``/processes/{pid}``."""
 
     largest: list[AllocationRow]
 
@@ -521,7 +525,7 @@ class ProcessDetail(ProcessRow, total=False):
 
 
 class ServerFigures(TypedDict):
-    """What the server knows of itself: /health, /metrics and the snapshot are made from it."""
+    """Figures about the server itself, for /health, /metrics and the snapshot."""
 
     status: str
     parts: list[PartRow]
@@ -551,7 +555,7 @@ class Health(TypedDict):
 
 
 class PartRow(TypedDict):
-    """A piece of work that the server does by the clock."""
+    """A task that the server repeats at intervals."""
 
     name: str
     state: str
@@ -566,7 +570,7 @@ class PartRow(TypedDict):
 class Allocations(TypedDict):
     schema: Literal["ttmem.allocations/1"]
     matched: int
-    bytes: int
+    pools: PoolBytes
     offset: int
     allocations: list[AllocationRow]
 
@@ -577,21 +581,31 @@ class Allocations(TypedDict):
 class Breakdown(TypedDict):
     schema: Literal["ttmem.breakdown/1"]
     by: str
-    rows: list[BreakdownRow]
-    count: int
-    bytes: int
+    pools: list[BreakdownPoolRow]
 
 
-class BreakdownAmounts(TypedDict):
+class BreakdownSum(TypedDict):
+    """Allocations of one pool. ``chips`` is the number of chips that they are on, whose sizes are added up."""
+
     count: int
     bytes: int
     reserved: int | None
+    chips: int
+
+
+class BreakdownPoolRow(BreakdownSum):
+    pool: str
+    groups: int
+    rows: list[BreakdownRow]
+
+
+class BreakdownAmounts(BreakdownSum):
     largest: int
     kinds: KindBytes
 
 
 class BreakdownRow(BreakdownAmounts, total=False):
-    """With one of these, named by ``by``."""
+    """Adds one of these keys: the one that ``by`` names."""
 
     op: str | None
     line: str | None
@@ -616,7 +630,7 @@ class TotalOfChip(TypedDict):
 
 
 class TotalName(TotalOfChip, total=False):
-    """A ``pool`` or a ``kind`` on a chip; of one process, a kind on its ``device`` of that number."""
+    """A ``pool`` or a ``kind`` on a chip; for one process, a kind on one ``device`` of the process."""
 
     pool: str
     device: int
@@ -643,7 +657,7 @@ class Phases(TypedDict):
 
 
 class PhasesHead(TypedDict):
-    """Whose phases they are, and of how many something is not kept or not listed."""
+    """The process, and the number of its phases that are not completely kept or listed."""
 
     pid: int | None
     start: int | None
@@ -755,7 +769,7 @@ class ProgramHeadroom(TypedDict):
 
 
 class Cores(TypedDict):
-    """The physical L1 of a chip. Of a chip of unknown type only ``chip`` and ``why`` are known."""
+    """The physical L1 of a chip. For a chip of unknown type, only ``chip`` and ``why`` are known."""
 
     schema: Literal["ttmem.cores/1"]
     chip: str
@@ -779,14 +793,14 @@ class Cores(TypedDict):
 
 
 class Grid(TypedDict):
-    """The size of the compute grid, or the place of a core."""
+    """The size of the compute grid, or the coordinates of a core."""
 
     x: int
     y: int
 
 
 class L1Layout(TypedDict):
-    """The addresses at which the parts of a core's L1 begin and end."""
+    """The boundaries of the parts of a core's L1, as addresses."""
 
     size: int
     map_end: int
@@ -831,7 +845,7 @@ class CoreProgram(TypedDict):
 
 
 class CoreRow(TypedDict):
-    """One core. ``program`` is a place in the list of programs."""
+    """One core. ``program`` is an index into the list of programs."""
 
     x: int
     y: int
@@ -870,7 +884,7 @@ class SegmentRow(TypedDict):
 
 
 class SegmentOwner(OwnerRow):
-    """With whether it has data on this core, or its place is only kept."""
+    """Adds whether the buffer has data on this core, or only reserves the addresses."""
 
     data: bool | None
 
@@ -902,6 +916,7 @@ class DumpKind(TypedDict):
     kind: str
     count: int
     bytes: int
+    reserved: int | None
     large: CountAndBytes
     small: CountAndBytes
     allocations: list[AllocationRow]
@@ -943,7 +958,7 @@ class Losses(TypedDict):
 
 
 class HeldRow(CountAndBytes):
-    """Allocations with one reason to be held, and their ages."""
+    """Allocations that are held for the same reason, and their ages."""
 
     oldest_s: float | None
     youngest_s: float | None
@@ -989,16 +1004,18 @@ class VerdictRow(TypedDict):
     """Why an allocation failed, and what to change."""
 
     headline: str
+    held_by: str
     failure: FailureRow
     why: str
     operation: str | None
     line: str | None
+    shape: str | None
     asked: int | None
     there: int | None
     missing: int | None
     free: int | None
     size: int | None
-    holders: list[BlockRow]
+    holders: list[HolderRow]
     held: int
     wall: BlockRow | None
     program: FailedProgram | None
@@ -1009,14 +1026,14 @@ class VerdictRow(TypedDict):
 
 
 class SectionRow(TypedDict):
-    """A part of the explanation in words."""
+    """A section of the explanation as text."""
 
     heading: str
     lines: list[str]
 
 
 class ExplainedRow(VerdictRow):
-    """With where the failure is in the file, and how often."""
+    """Adds where the failure is in the file, and how often it occurred."""
 
     where: str
     times: int
@@ -1027,7 +1044,7 @@ class FailureType(TypedDict):
 
 
 class FailureRow(FailureType, total=False):
-    """With every number of the message: which these are depends on ``type`` (analyze/failure_types.py)."""
+    """Adds every number of the message; the keys depend on ``type`` (analyze/failure_types.py)."""
 
     address: int | None
     alignment: int
@@ -1043,6 +1060,7 @@ class FailureRow(FailureType, total=False):
     floor: int
     free: int | None
     freed: int | None
+    global_circular: bool
     have: int
     kernels: str | None
     kind: str
@@ -1077,6 +1095,13 @@ class BlockRow(TypedDict):
     shape: str | None
     line: str | None
     cause: str
+
+
+class HolderRow(BlockRow):
+    """Buffers that differ only in their addresses: the first of them, how many there are, and the lowest addresses."""
+
+    buffers: int
+    addresses: list[int]
 
 
 class FailedProgram(TypedDict):
@@ -1152,7 +1177,7 @@ class KindPeak(TypedDict):
 
 
 class ReservedPeak(TypedDict):
-    """What allocators took of a pool."""
+    """Bytes of a pool that the allocators reserved."""
 
     reserved_peak: int
     reserved_end: int
@@ -1165,7 +1190,7 @@ class UnseenProcess(TypedDict):
 
 
 class AgentCounters(TypedDict):
-    """What the agents of a run counted."""
+    """Counters, summed over the agents of a run."""
 
     unknown_frees: int
     earlier_frees: int
@@ -1199,13 +1224,13 @@ class RunFailure(TypedDict):
 
 
 class RunBreakdown(TypedDict):
-    """What was live at the peak, by these."""
+    """The allocations that were live at the peak, grouped by these keys."""
 
-    op: list[BreakdownRow]
-    line: list[BreakdownRow]
-    shape: list[BreakdownRow]
-    kind: list[BreakdownRow]
-    program: list[BreakdownRow]
+    op: list[BreakdownPoolRow]
+    line: list[BreakdownPoolRow]
+    shape: list[BreakdownPoolRow]
+    kind: list[BreakdownPoolRow]
+    program: list[BreakdownPoolRow]
 
 
 class LeftEarlier(TypedDict):
@@ -1276,7 +1301,7 @@ class WheelFunction(TypedDict):
 
 
 class ImportSummary(TypedDict):
-    """What was read, and the account it makes."""
+    """What was read, and the resulting account."""
 
     schema: Literal["ttmem.import/1"]
     form: str
@@ -1301,7 +1326,7 @@ class ImportSummary(TypedDict):
 
 
 class Import(ImportSummary):
-    """With the names of what was read and of the event file."""
+    """Adds the names of the input file and of the event file."""
 
     file: str
     output: str
@@ -1388,7 +1413,7 @@ class ReportL1Space(TypedDict):
 
 
 class ReportShare(TypedDict):
-    """What the server tracks beside what the report has."""
+    """Compares what the server tracks with the report."""
 
     tracked: int | None
     reported: int | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Tensix cores of a board that are not in the compute grid: kept for dispatch, or switched off."""
+"""The Tensix cores of a board that are not in the compute grid: reserved for dispatch, or disabled."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _REACHABLE = {
     "galaxy-blackhole": (13, 10),
     "quasar": (8, 4),
 }
-_MADE = {"wormhole_b0": 8 * 10, "blackhole": 14 * 10, "quasar": 8 * 4}  # before any are switched off
+_MADE = {"wormhole_b0": 8 * 10, "blackhole": 14 * 10, "quasar": 8 * 4}  # before any are disabled
 
 
 class Outside(NamedTuple):
-    """Cores beside the compute grid; those that are switched off have no place in it, so only their number is known."""
+    """Cores outside the compute grid. Disabled cores have no coordinates, so only their number is known."""
 
     dispatch: list[tuple[int, int]]
     harvested: int | None
 
 
 def outside(board: str | None, geometry: Geometry) -> Outside:
-    """Nothing of a board that is not in the table.
+    """The cores of a board outside its compute grid; none for a board that is not in the table.
 
     >>> from ttmem.model.geometry import BOARDS
     >>> cores = outside("n150", BOARDS["n150"])
@@ -42,7 +42,7 @@ def outside(board: str | None, geometry: Geometry) -> Outside:
         return Outside([], None)
     width, height = _REACHABLE[name]
     inside = geometry.grid_x, geometry.grid_y
-    if inside[0] > width or inside[1] > height:  # not the board it is said to be
+    if inside[0] > width or inside[1] > height:  # the board is not of the reported type
         return Outside([], None)
     dispatch = [(x, y) for y in range(height) for x in range(width) if x >= inside[0] or y >= inside[1]]
     return Outside(dispatch, _MADE[boards.SIZES[name][0]] - width * height)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the numbers of a process may be wrong although its allocators agree with them: what its agent counted.
+"""Reasons why the numbers of a process may be wrong although its allocators agree with them.
 
 Each reason is a counter of the agent (docs/accuracy.md). Frees of buffers that are older than the agent are counted
-apart and are no reason: nobody claims to know those buffers. Light: it is on the way of every start of `ttmem smi`.
+separately and are not a reason, because these buffers are not part of the numbers. Keep this module light: every start
+of `ttmem smi` imports it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ REASONS = {
     "unknown_frees": "frees of buffers that the agent did not know, so their allocation was missed",
     "table_full": "buffers and programs that did not fit the agent's table",
     "meshes_full": "devices that were not followed because too many were open",
-    "failures": "questions of the agent at which tt-metal threw, so something was not recorded",
+    "failures": "queries of the agent that failed in tt-metal, so something was not recorded",
 }
 
 
 def listed(counts: Mapping[str, int]) -> list[UncertainRow]:
-    """As data, in the order of the reasons; what was never counted is left out.
+    """The counts as rows, in the order of the reasons; reasons with a count of 0 are left out.
 
     >>> listed({"failures": 1, "replaced": 143, "table_full": 0})
     [{'reason': 'replaced', 'count': 143}, {'reason': 'failures', 'count': 1}]
@@ -32,7 +33,7 @@ def listed(counts: Mapping[str, int]) -> list[UncertainRow]:
 
 
 def counts_text(found: Iterable[UncertainRow]) -> str:
-    """The reasons with their counts, each once.
+    """The reasons with their counts as text, each reason once.
 
     >>> counts_text([{"pid": 1, "reason": "replaced", "count": 2}, {"pid": 2, "reason": "replaced", "count": 1000}])
     'replaced 1,002'
@@ -44,7 +45,7 @@ def counts_text(found: Iterable[UncertainRow]) -> str:
 
 
 def meanings_text(found: Iterable[UncertainRow]) -> str:
-    """The same with what each reason means.
+    """The same, with the meaning of each reason.
 
     >>> meanings_text([{"reason": "table_full", "count": 5}])
     "table_full 5 (buffers and programs that did not fit the agent's table)"

@@ -9,7 +9,7 @@ _SIZE = r"(?i)^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$"
 
 
 def human(size: int | None, unknown: str = "-") -> str:
-    """A size for people, at most seven characters before the unit.
+    """A size in the largest fitting unit, at most seven characters before the unit.
 
     >>> human(1536), human(0), human(None)
     ('1.5 KiB', '0 B', '-')
@@ -24,8 +24,33 @@ def human(size: int | None, unknown: str = "-") -> str:
     return f"{value:.1f} {_STEPS[-1]}"
 
 
+def short(size: int) -> str:
+    """As ``human``; a decimal that is exactly zero is left out.
+
+    >>> short(512 << 20), short(79_200), short((1 << 20) + 1), short(0)
+    ('512 MiB', '77.3 KiB', '1.0 MiB', '0 B')
+    """
+    text = human(size)
+    return text.replace(".0 ", " ") if _says_all(text, size) else text
+
+
+def exact(size: int) -> str:
+    """A size for people, with its bytes if they do not follow from it.
+
+    >>> exact(1536), exact(79_200), exact(-160)
+    ('1.5 KiB', '77.3 KiB (79,200 B)', '-160 B')
+    """
+    text = human(size)
+    return short(size) if _says_all(text, size) else f"{text} ({size:,} B)"
+
+
+def _says_all(text: str, size: int) -> bool:
+    number, _, unit = text.partition(" ")
+    return unit == "B" or float(number) * 1024 ** _STEPS.index(unit) == size
+
+
 def complete(part: float) -> str:
-    """How much of something is there; what is not all of it is never said to be 100 %.
+    """A share as text. A share below 1 is never shown as 100 %.
 
     >>> complete(1.0), complete(0.75), complete(0.9999999)
     ('100 %', '75 %', '99.99 %')
@@ -39,7 +64,7 @@ def parse(text: str) -> int:
     >>> parse("1.5 MiB")
     1572864
     """
-    import re  # only those who read sizes need it
+    import re  # not needed by most commands
 
     match = re.match(_SIZE, text)
     if match is None:

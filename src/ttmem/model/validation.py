@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on what a client, an agent's memory or a recording may claim. Every value is checked once, where it enters.
+"""Limits on the values that a client, an agent or a recording may report. Each value is checked once, where it enters.
 
-The account adds, multiplies and divides these values for everybody on the machine. A value outside the limits is
-refused with the event that carries it; it costs the sender that event and nobody else anything.
+The account adds, multiplies and divides these values for all users of the machine. A value outside the limits is
+rejected together with its event. So a bad sender loses its event and does not affect others.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.AS
 
 
 class InvalidValue(ValueError):
-    """A value that no device, process or clock can have. The text names it and the limit."""
+    """A value that no device, process or clock can have. The message has the value and the limit."""
 
 
 def check(event: Event) -> None:
-    """Raise InvalidValue if an event claims what cannot be.
+    """Raise InvalidValue if an event has an impossible value.
 
     >>> check(Lost(3))
     >>> check(Lost(1 << 60))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event file: every applied event, so that folding it again gives the same account.
+"""The event file: every applied event, so that applying them again gives the same account.
 
     header   8 bytes "TTMEMEVT", u32 version, u32 zero
     entry    u32 length of what follows, u32 CRC-32 of it, f64 time, u32 source (0: the machine), record
     source   an entry whose record starts with 0xB0: the source of that number, JSON {process, name, confidence}
-    stack    an entry whose record starts with 0xB1: the stack that has from here on the number in the source's place
-    mesh     an entry whose record starts with 0xB2: the mesh that has from here on the number in the source's place,
+    stack    an entry whose record starts with 0xB1: the stack that has, from here on, the number in the source field
+    mesh     an entry whose record starts with 0xB2: the mesh that has, from here on, the number in the source field,
              JSON list of its device numbers
     on mesh  a record that starts with 0xB3: u32 number of a mesh, then the record of an event on it
 
-A file cut off anywhere is readable to its last whole entry. Stacks are long and few: each is written once, before the
-first record that has it, and then its number stands for it. Only so many have numbers at a time, or the writer's memory
-and the reader's would grow with the file: after that the oldest gives its number to a new one.
+A file that is cut off is readable up to its last complete entry. Stacks are long and few: each is written once, before
+the first record that refers to it by number. The number of numbered stacks is limited, so that the memory of writer and
+reader does not grow with the file: beyond the limit, a new stack takes the number of the oldest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ttmem.wire.client_encode import encode, stack_of
 
 _NoneType = type(None)
 MAGIC = b"TTMEMEVT"
-VERSION = 4  # 1 had the stack in every record; 2 knew buffers by their addresses only; 3 knew no meshes
+VERSION = 4  # 1 had the stack in every record; 2 identified buffers by address only; 3 had no meshes
 _HEADER = Struct("<8sII")
 _ENVELOPE = Struct("<II")
 _STAMP = Struct("<dI")
@@ -57,7 +57,7 @@ class EventFileWriter:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        # The source itself is the key: its id() could come back for another one once it is gone.
+        # The source itself is the key, because its id() could be reused.
         self._numbers: dict[Source, int] = {}
         self._exited: deque[Source] = deque()
         self._next = 1
@@ -89,7 +89,7 @@ class EventFileWriter:
         self._entry(time, number, head + encode(event, known))
 
     def exited(self, source: Source) -> None:
-        """Only late echoes of this source may still come; forget it once enough others have gone after it."""
+        """The source has ended. Late events may still come, so it is forgotten only after enough others have ended."""
         self._exited.append(source)
         if len(self._exited) > _EXITED_KEPT:
             self._numbers.pop(self._exited.popleft(), None)
@@ -126,7 +126,7 @@ class EventFileWriter:
 
 
 class EventFileReader:
-    """Reads an event file; ``cut`` tells afterwards whether it ended inside an entry."""
+    """Reads an event file; ``cut`` is true afterwards if it ended inside an entry."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -139,7 +139,7 @@ class EventFileReader:
             raise EventFileError(f"event file of version {version}; this ttmem reads versions 1 to {VERSION}")
 
     def entries(self) -> Iterator[tuple[float, int, bytes]]:
-        """(time, number, record) of every whole entry."""
+        """(time, number, record) of every complete entry."""
         while True:
             head = self._file.read(_ENVELOPE.size)
             if len(head) < _ENVELOPE.size:
@@ -154,7 +154,7 @@ class EventFileReader:
             yield time, number, payload[_STAMP.size :]
 
     def replay(self, ledger: Ledger, until: float | None = None) -> float | None:
-        """Fold the file into a ledger, up to a time if one is given. Returns the time of the last event applied."""
+        """Apply the events to a ledger, up to a time if one is given. Returns the time of the last event applied."""
         sources: dict[int, Source] = {}
         stacks: dict[int, str] = {}
         meshes: dict[int, tuple[int, ...]] = {}
@@ -182,7 +182,7 @@ class EventFileReader:
                     ledger.apply(time, sources[number] if number else None, event)
                     last = time
             except (ValueError, KeyError, TypeError, AttributeError, StructError) as error:
-                raise EventFileError(f"an entry is whole but makes no sense: {type(error).__name__}: {error}") from None
+                raise EventFileError(f"an entry is complete but invalid: {type(error).__name__}: {error}") from None
         return last
 
 
@@ -205,7 +205,7 @@ def _mesh(text: bytes) -> tuple[int, ...]:
 
 
 def _process_info(fields: list[Any]) -> ProcessInfo:
-    """The process of a source entry; ValueError if a field is of another type than the writer's."""
+    """The process of a source entry; ValueError if a field has the wrong type."""
     info = ProcessInfo(*fields)
     numbers, texts = (info.pid, info.start, info.user_id, info.connection), (info.name, info.command)
     if not all(type(number) in (int, _NoneType) for number in numbers) or info.pid is None:

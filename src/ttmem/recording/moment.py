@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds the account of a past moment from the allocations and programs that were live then."""
+"""Rebuilds the account at a past time from the allocations and programs that were live then."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def programs_of(process: Process) -> list[ProgramAtMoment]:
 
 
 def programs_behind(allocations: Iterable[Allocation]) -> list[ProgramAtMoment]:
-    """The programs that allocations are parts of, as far as the allocations know them."""
+    """The programs that allocations belong to, as far as the allocations refer to them."""
     found = {
         (allocation.holding, allocation.program): ProgramAtMoment(
             allocation.holding, _compiled(allocation.holding, allocation.program, allocation.origin)
@@ -47,9 +47,9 @@ def _compiled(
 
 
 def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMoment] = ()) -> Ledger:
-    """An account in which exactly these allocations were allocated, in the order they were.
+    """An account with exactly these allocations, in their original order.
 
-    Which programs were resident then is not known any more, so ``resident`` is None in it.
+    The programs that were resident then are no longer known, so ``resident`` is None.
     """
     ledger = Ledger()
     for ident, allocation in enumerate(sorted(allocations, key=lambda allocation: allocation.born), 1):
@@ -79,6 +79,6 @@ def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMo
     for holding, compiled in programs:
         process = holding.source.process
         source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
-        if holding.device in source.holdings:  # else all its parts were elsewhere
+        if holding.device in source.holdings:  # else all its parts are on other chips
             ledger.apply(process.seen, source, compiled)
     return ledger

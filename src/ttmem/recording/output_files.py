@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens output files, and refuses to overwrite files that ttmem did not write itself.
 
-An existing file is used only if it is empty or of the kind that is to be written. In folders that others may write to,
-somebody could have placed a link or a pipe under the name: recordings and pid files are regular files of ours, or are
-not written. What is wrong is an ``OSError`` whose ``strerror`` says what is there and what to do.
+An existing file is used only if it is empty or of the same kind. In folders that others may write to, another user
+could have created a link or a pipe with the name. So recordings and pid files are written only to regular files of the
+same user. Problems raise an ``OSError`` whose ``strerror`` describes what exists and what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple, TextIO
 
 from ttmem.recording.event_file import MAGIC
 
-_PROBED_BYTES = 256  # of a file's beginning
+_PROBED_BYTES = 256  # at the beginning of a file
 _ELSEWHERE = "name another file, or delete this one first"
 _DESCRIPTORS = ("/dev/", "/proc/")  # /dev/stdout, and /dev/fd/63 of a shell's >(command)
 _TYPES = {
@@ -32,7 +32,7 @@ _TYPES = {
 
 
 class FileKind(NamedTuple):
-    """A kind of file that ttmem writes, and how one begins."""
+    """A kind of file that ttmem writes, and its first bytes."""
 
     name: str
     begins: re.Pattern[bytes]
@@ -43,7 +43,7 @@ RUN_REPORT = FileKind("a report of `ttmem run`", re.compile(rb'\s*\{\s*"schema"\
 
 
 def open_recording(path: str) -> int:
-    """A descriptor of an empty event file, for its owner's eyes only: nobody else's file, and no link."""
+    """A descriptor of an empty event file that only its owner can read. Never a file of another user, or a link."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
@@ -64,11 +64,11 @@ def open_recording(path: str) -> int:
 
 
 def open_report(path: str, kind: FileKind) -> int:
-    """A descriptor to write a report to; what is in the file stays until ``overwrite``.
+    """A descriptor to write a report to; the file keeps its contents until ``overwrite``.
 
-    Pipes and devices that the user names are used as they are, if somebody reads them.
+    Pipes and devices that the user names are used as they are, if they have a reader.
     """
-    if os.path.abspath(path).startswith(_DESCRIPTORS):  # may be a file that others write to as well
+    if os.path.abspath(path).startswith(_DESCRIPTORS):  # may be a file that other processes also write to
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -92,14 +92,14 @@ def open_report(path: str, kind: FileKind) -> int:
 
 
 def overwrite(fd: int) -> TextIO:
-    """The same as a file in which nothing is left of what was there."""
+    """The descriptor as a file without its old contents."""
     if stat.S_ISREG(os.fstat(fd).st_mode) and not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND:
         os.ftruncate(fd, 0)
     return open(fd, "w", encoding="utf-8")
 
 
 def check_replaceable(path: str, kind: FileKind) -> None:
-    """Complain if there is something that a new file of this kind must not replace."""
+    """Raise an error if something exists that a new file of this kind must not replace."""
     try:
         fd = _open_regular(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def check_replaceable(path: str, kind: FileKind) -> None:
 
 
 def write_atomically(path: str, text: str, mode: int = 0o644) -> None:
-    """Put a new file in the place of whatever has that name: a link or a pipe is replaced, and never written to."""
+    """Replace whatever has this name by a new file. A link or a pipe is replaced, never written to."""
     folder, name = os.path.split(path)
     fd, scratch = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")
     try:
@@ -125,7 +125,7 @@ def write_atomically(path: str, text: str, mode: int = 0o644) -> None:
 
 
 def read_small(path: str, size: int) -> str:
-    """The beginning of a file that others could have replaced by a link or a pipe."""
+    """The beginning of a file that another user could have replaced by a link or a pipe."""
     fd = _open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         return os.read(fd, size).decode("ascii", "replace")
@@ -134,7 +134,7 @@ def read_small(path: str, size: int) -> str:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Looks before it opens, because to open a device may do something to it, and after it, because that may change."""
+    """Checks the file before opening, because opening a device may have effects, and after, because it may change."""
     follow = not flags & os.O_NOFOLLOW
     _check_type(os.stat(path, follow_symlinks=follow), path)
     try:
@@ -154,7 +154,7 @@ def _open_pipe(path: str) -> int:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise OSError(error.errno, "it is a named pipe that nobody reads; start its reader first", path) from None
+            raise OSError(error.errno, "it is a named pipe without a reader; start the reader first", path) from None
         raise
     os.set_blocking(fd, True)
     return fd

@@ -14,11 +14,11 @@ from ttmem.recording.output_files import open_recording
 
 
 class Recorder:
-    """An event file that grows; OSError if it cannot be made."""
+    """Writes a growing event file; OSError if it cannot be created."""
 
     def __init__(self, path: str, observed: Observable, warn: Callable[[str], None]) -> None:
         """Record the events of ``observed`` from now on."""
-        # Command lines and tags of all users are in it, so only the user who runs ttmem may read it.
+        # It contains command lines and tags of all users, so only the user who runs ttmem may read it.
         self._file = open(open_recording(path), "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as this
         self._writer = EventFileWriter(self._file)
         self._observed = observed

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ttmem run`: a command under the agent, and what is known of it when it ends."""
+"""`ttmem run`: runs a command under the agent and reports its memory use."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run keeps of each agent beside the account: the sizes of its allocators, and what only a close freed."""
+"""Data of each agent that a run needs besides the account: sizes of allocators, and what only a close freed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AgentListener:
         """``closing`` is called when the process is about to close its devices, or ended without closing them."""
         self.source = source
         self.ring = ring
-        self.sizes: list[Sizes] = []  # of each allocator that there ever was
-        self.lost = False  # were records lost
+        self.sizes: list[Sizes] = []  # of each allocator so far
+        self.lost = False  # whether records were lost
         self.left_known = True  # False: a device was closed among the lost records
         self.tensors_freed_by_close = self.bytes_freed_by_close = 0
         self._closing = closing

@@ -14,7 +14,7 @@ LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
 
 
 class Limits(NamedTuple):
-    """What the user asked to be checked; None is no limit."""
+    """The limits that the user requested; None is no limit."""
 
     no_leaks: bool = False
     dram_bytes: int | None = None
@@ -22,23 +22,23 @@ class Limits(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """Sentences, and the exit code: the command's own unless that is 0."""
+    """Sentences and the exit code, which is the command's own unless that is 0."""
 
     lines: list[str]
     exit_code: int
 
 
 def judge(result: RunResult, limits: Limits) -> Verdicts:
-    """Compare a result with its limits. Nothing is said if no limit was asked for."""
+    """Compare a result with its limits. Without limits there are no sentences."""
     budgets = ((Pool.DRAM, limits.dram_bytes), (Pool.L1, limits.l1_bytes))
     if not limits.no_leaks and all(limit is None for _, limit in budgets):
         return Verdicts([], result.exit_code)
     lines, code = [], 0
     if not result.seen_completely:
-        lines.append("the run was not seen completely")
+        lines.append("the run was not tracked completely")
         code = NOT_SEEN
     elif not result.events:
-        lines.append("no device was seen to be opened, so nothing can be said of it")
+        lines.append("the agent saw no device being opened, so there is no result")
         code = NOT_SEEN
     for pool, limit in budgets:
         peak = result.reserved_peaks[pool]
@@ -48,7 +48,7 @@ def judge(result: RunResult, limits: Limits) -> Verdicts:
     if limits.no_leaks and result.leaks:
         lines.append(f"tensors were left: {result.leaks}, {human(result.leaked_bytes)}")
         code = LEAKED
-    if result.uncertain:  # so the findings above may be wrong, too
+    if result.uncertain:  # so the verdicts above may be wrong, too
         lines.append(f"the result is uncertain: the agent counted {counts_text(list(result.uncertain))}")
         code = NOT_SEEN
     return Verdicts([f"verdict: {line}" for line in lines], result.exit_code or code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment variables with which a process is tracked by the agent."""
+"""The environment variables that make the agent track a process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from ttmem.agent import AgentMissing, require
 
 RUN_SOCKET = "TTMEM_RUN_SOCKET"
-STACKS = "TTMEM_STACKS"  # frames of Python to take with each event
+STACKS = "TTMEM_STACKS"  # number of Python frames to record with each event
 
 
 def preload(env: Mapping[str, str]) -> str:
-    """LD_PRELOAD with the agent after the libraries that are there already: a sanitizer must come first."""
+    """LD_PRELOAD with the agent after the existing libraries, because a sanitizer must come first."""
     library = require(env)
     _check_path(library)
     others = [path for path in env.get("LD_PRELOAD", "").replace(" ", ":").split(":") if path]
@@ -25,7 +25,7 @@ def preload(env: Mapping[str, str]) -> str:
 def _check_path(library: Path) -> None:
     if any(mark in str(library) for mark in " :"):
         raise AgentMissing(
-            f"the agent lies at {library}, and the loader splits LD_PRELOAD at spaces and colons; copy it to a path "
+            f"the agent is at {library}, but the loader splits LD_PRELOAD at spaces and colons; copy it to a path "
             "without them and set TTMEM_AGENT_LIBRARY to that"
         )
 
@@ -37,7 +37,7 @@ def variables(
     found = {"LD_PRELOAD": preload(env)}
     if socket is not None:
         found["TTMEM_SOCKET"] = socket
-    if run_socket is not None:  # a `ttmem run` around this one goes on hearing
+    if run_socket is not None:  # an outer `ttmem run` still gets the events
         found[RUN_SOCKET] = ":".join([run_socket, *filter(None, [env.get(RUN_SOCKET)])])
     if stacks is not None:
         found[STACKS] = str(stacks)

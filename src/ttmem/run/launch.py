@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command under the agent: signals, terminal and exit code are the command's own."""
+"""Runs a command under the agent, with the command's own signals, terminal and exit code."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ttmem.run.environment import variables
 from ttmem.run.session import Session
 from ttmem.sources import process_lookup as processes
 
-_LOOK_MS = 20  # how often rings are looked at
-_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # between looks for unseen processes
-# A terminal sends these to the whole foreground group, so the command gets them without us.
+_LOOK_MS = 20  # interval of reading rings
+_EARLY_SECONDS, _EARLY_LOOK_SECONDS, _LOOK_SECONDS = 3.0, 0.05, 1.0  # between searches for untracked processes
+# A terminal sends these to the whole foreground group, so they need not be passed on.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
 class LaunchError(Exception):
-    """The command could not be started; the text says why."""
+    """The command could not be started; the message has the reason."""
 
 
 class Ended(NamedTuple):
@@ -42,7 +42,7 @@ def run(
     *,
     stacks: int | None = None,
 ) -> Ended:
-    """Run the command until it ends, and read what its agents report meanwhile."""
+    """Run the command until it ends, and read the reports of its agents."""
     environment = {**env, **variables(env, socket=socket, run_socket=session.path, stacks=stacks)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
@@ -51,7 +51,7 @@ def run(
         for number in _FROM_TERMINAL:
             if number in handlers:  # caught, not ignored: an ignored signal stays ignored in the child
                 signal.signal(number, lambda *_: None)
-        # Descriptors that the caller meant for the command (a pipe of the shell, a job server) are passed on.
+        # Descriptors that the caller opened for the command (a pipe of the shell, a job server) are passed on.
         child = subprocess.Popen(list(command), env=environment, close_fds=False)
         for number in handlers:
             signal.signal(number, lambda received, _: _pass_on(child, received))
@@ -67,7 +67,7 @@ def run(
 
 
 def _in_foreground() -> bool:
-    """Are we in the foreground of a terminal, which then sends its signals to the command as well?"""
+    """Whether we are in the foreground of a terminal, which then also sends its signals to the command."""
     try:
         with open("/dev/tty") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -81,7 +81,10 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]:
-    """Read what agents report until the command has ended. Returns processes that use tt-metal and never reported."""
+    """Read the reports of agents until the command has ended.
+
+    Returns the processes that use tt-metal and never reported.
+    """
     poller = select.poll()
     poller.register(session.fileno(), select.POLLIN)
     try:

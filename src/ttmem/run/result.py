@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a run: its document, from which text and JSON are made, and the figures that verdicts need."""
+"""The result of a run: its document, which becomes text and JSON, and the figures that verdicts need."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What is known of a run when it has ended."""
+    """The result of a run after its end."""
 
     document: schema.Run  # schema "ttmem.run/1"
     exit_code: int  # the command's own
     events: int
-    seen_completely: bool  # no record was lost, no process went unseen, audits agree, agents had no trouble
-    uncertain: Sequence[schema.UncertainRow]  # what agents counted that makes the numbers uncertain
-    reserved_peaks: Mapping[Pool, int]  # the most that allocators took on any one chip
-    leaks: int  # tensors that nobody freed
+    seen_completely: bool  # no lost record, no untracked process, audits agree, no trouble of agents
+    uncertain: Sequence[schema.UncertainRow]  # why the numbers are uncertain
+    reserved_peaks: Mapping[Pool, int]  # the most that allocators reserved on any one chip
+    leaks: int  # tensors that were not freed
     leaked_bytes: int
 
 
 def result_of(command: Sequence[str], ended: Ended, session: Session, host: str) -> RunResult:
-    """The result of a run whose command has ended. What was live at the peak and at the end is folded here, once."""
+    """The result of a run whose command has ended. Computes the accounts at the peak and at the end, each once."""
     rings = session.rings
     events, dropped = rings.counts()
     now = session.clock.now()
     at_peak, left = session.at_peak(), session.left()
     earlier = _left_earlier(left, *session.freed_by_close)
     completeness = rings.completeness()
-    if completeness == 1.0 and session.ledger.uncertain:  # as of a chip: see documents/snapshot.py
+    if completeness == 1.0 and session.ledger.uncertain:  # as for a chip: see documents/snapshot.py
         completeness = None
     found = document(
         RunFacts(
@@ -84,9 +84,9 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
 
 
 def _left_earlier(left: Iterable[Allocation], count: int, size: int) -> tuple[int, int]:
-    """Tensors that were left when devices were closed before the last time, and their bytes.
+    """Tensors that were left over at earlier closings of devices, and their bytes.
 
-    ``count`` and ``size`` are those of every closing. The allocations of the last one have no reference any more.
+    ``count`` and ``size`` are those of all closings. Allocations of the last one have no references any more.
     """
     last = {_buffer(item): item.size for item in left if not item.refs and cause_of(item) == LEAK}
     return max(0, count - len(last)), max(0, size - sum(last.values()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects the events of a run's agents, as the server does, on a socket of the run's own.
+"""Collects the events of a run's agents, as the server does, on the run's own socket.
 
-Beside the account it keeps what was live at the peak, what each process still held when it began to close its devices
-or died without closing them, and why allocations failed.
+In addition to the account it keeps the allocations at the peak, what each process still held when it began to close its
+devices or exited without closing them, and why allocations failed.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counts
 from ttmem.account.totals import TotalWithContents
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
-from ttmem.analyze.verdicts import Verdict, verdict_on
+from ttmem.analyze.verdict_types import Verdict
+from ttmem.analyze.verdicts import verdict_on
 from ttmem.ingest.clock import Clock
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.ingest.sockets import EventSockets
 from ttmem.model.events import Failed
+from ttmem.model.stack_frames import line_of
 from ttmem.recording.moment import ProgramAtMoment, programs_of
 from ttmem.recording.recorder import Recorder
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import Ring
 
 _MOST_FAILURES = 100  # kept, the last ones
-_ALWAYS_EXPLAINED = 200  # failures, whatever that takes: some milliseconds each if the account is large
-_EXPLAINING_SHARE = 0.1  # of the time since the start, which may be spent on all later ones
-NOT_LOOKED_AT = "who holds the memory: it was refused so often that not each refusal was looked at closely"
+_ALWAYS_EXPLAINED = 200  # failures, at any cost: some milliseconds each for a large account
+_EXPLAINING_SHARE = 0.1  # of the time since the start, for all later failures
+NOT_LOOKED_AT = "what holds the memory: so many allocations failed that not every failure was analysed"
 
 
 class Failure(NamedTuple):
@@ -50,7 +51,7 @@ class Failure(NamedTuple):
 
 
 class Session:
-    """Agents report here; ``ledger`` is the account of it."""
+    """Reads the reports of agents; ``ledger`` is the resulting account."""
 
     def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
         self.clock = Clock()
@@ -65,7 +66,7 @@ class Session:
         self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
         self.failed = 0
         self._started = self.clock.now()
-        self._spent = 0.0  # seconds, on verdicts
+        self._spent = 0.0  # seconds spent on verdicts
         self._folder = tempfile.TemporaryDirectory(prefix="ttmem-run-")
         self.path = os.path.join(self._folder.name, "run.sock")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -85,11 +86,11 @@ class Session:
         self._folder.cleanup()
 
     def fileno(self) -> int:
-        """Readable when an agent connects, or a process that has one dies."""
+        """Readable when an agent connects, or a process with an agent exits."""
         return self._sockets.fileno()
 
     def turn(self) -> None:
-        """Read what there is: new connections, rings, exits."""
+        """Handle new connections, rings and exits."""
         self._sockets.turn()
         while select.select([self._sockets], [], [], 0)[0]:
             self._sockets.turn()
@@ -98,7 +99,7 @@ class Session:
         self._sockets.tick()
 
     def finish(self) -> None:
-        """The command has ended: processes that live on are read one last time."""
+        """The command has ended: read the processes that are still alive one last time."""
         self.turn()
         self.rings.end()
 
@@ -113,7 +114,7 @@ class Session:
         return [allocation for allocations, _ in self._left.values() for allocation in allocations]
 
     def programs_left(self) -> list[ProgramAtMoment]:
-        """The programs that were cached then."""
+        """The programs that were cached at that time."""
         return [program for _, programs in self._left.values() for program in programs]
 
     @property
@@ -123,12 +124,12 @@ class Session:
 
     @property
     def freed_by_close(self) -> tuple[int, int]:
-        """Tensors that only the closing of their devices freed, and their bytes."""
+        """Tensors that were freed only by closing their devices, and their bytes."""
         tensors = sum(agent.tensors_freed_by_close for agent in self.agents)
         return tensors, sum(agent.bytes_freed_by_close for agent in self.agents)
 
     def keep_left(self, source: Source) -> None:
-        """A process is about to close its devices, or ended without: what it holds now is what it left."""
+        """A process is about to close its devices, or ended without closing them: keep what it holds as left over."""
         process = source.process
         allocations = [allocation for holding in process.holdings() for allocation in holding.allocations()]
         self._left[process.info.key] = (allocations, programs_of(process))
@@ -139,10 +140,10 @@ class Session:
         return listener
 
     def _failed(self, time: float, process: Process, event: Failed) -> None:
-        """Explained now, while the account is as it was then. If there are too many, not each is explained."""
+        """Explain a failure now, before the account changes. If there are too many, some are not explained."""
         failure = parse(event.text)
         if failure is None:
-            return  # the runtime throws for other reasons, too
+            return  # the exception has another reason
         self.failed += 1
         began = self.clock.now()
         verdict = None
@@ -150,5 +151,5 @@ class Session:
             verdict = verdict_at(event, process)
             self._spent += self.clock.now() - began
         if verdict is None:
-            verdict = verdict_on(failure)._replace(tag=event.tag, line=line_of(event.stack), unknown=(NOT_LOOKED_AT,))
+            verdict = verdict_on(failure, None, event.tag, line_of(event.stack))._replace(unknown=(NOT_LOOKED_AT,))
         self.failures.append(Failure(time, process.info.pid, event, verdict))

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Chip
 from ttmem.account.size_extremes import Sizes
 from ttmem.analyze.sizing import BankFreeSpace, Figures, SizingLine, advise
 from ttmem.documents.common_text import short_line
 from ttmem.model.kinds import KINDS, Kind
+from ttmem.model.stack_frames import line_of
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import Ring
 
@@ -44,7 +44,7 @@ def _merged(agent: AgentListener) -> list[Sizes]:
 
 
 def figures(chip: Chip, sizes: Sizes, ring: Ring) -> Figures:
-    """Of one chip of a mesh; the others are in lock step with it."""
+    """The figures of one chip of a mesh; the others are in lock step with it."""
     found: Figures = {"ring_programs": sizes.programs, "ring_peak": sizes.ring[0] or None}
     found["ring_program"] = _name(ring, sizes.ring[1])
     if sizes.unit:
@@ -69,7 +69,7 @@ def figures(chip: Chip, sizes: Sizes, ring: Ring) -> Figures:
 
 
 def _name(ring: Ring, blob: int) -> str | None:
-    """The operation, and the line if that is known; both were read when the record was."""
+    """The operation, and the line if known; both were read together with the record."""
     try:
         cause = ring.cause(blob)
     except ValueError:  # the memory is closed

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allocation server: events in over sockets, the account, and everybody's answers."""
+"""The allocation server: reads events from sockets, keeps the account, and answers requests."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot of this moment: the account, alone or merged with the last look at the machine.
+"""The current snapshot: the account, alone or merged with the last state of the machine.
 
-The account is captured at once. The document is made from it in a thread, because on a large machine that takes long.
+The account is captured at once. A thread builds the document from it, because that takes long on a large machine.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip, MachineLook
     from ttmem.model.schema import ServerFigures, Snapshot, SourceState
 
-_LATE_SECONDS = 5.0  # after the last look at the machine
+_LATE_SECONDS = 5.0  # after the last read of the machine
 _SOURCES = ("sysfs", "processes", "shm")
 
 
 class AccountSnapshots:
-    """Captures the account of this moment."""
+    """Captures the current account."""
 
     def __init__(
         self, ledger: Ledger, cores: Cores, feed: EventStream, clock: Clock, server: Callable[[], ServerFigures]
     ) -> None:
-        """``server`` gives the figures of the server itself."""
+        """``server`` returns the figures of the server itself."""
         self._ledger = ledger
         self._cores = cores
         self._feed = feed
@@ -46,7 +46,7 @@ class AccountSnapshots:
         self._server = server
 
     def __call__(self, user_id: int | None = 0) -> Callable[[], Snapshot]:
-        """The account as that user may see it, as a function that makes the snapshot, in any thread."""
+        """Capture the account as this user may see it; returns a function that builds the snapshot in any thread."""
         server = self._server()
         return partial(
             snap.Moment(self._ledger, self._cores.physical).snapshot,
@@ -67,7 +67,10 @@ class AccountSnapshots:
 
 
 class CurrentSnapshot:
-    """Merges the account with the last look at the machine. The poller stores looks here, the API reads snapshots."""
+    """Merges the account with the last state of the machine, which the poller stores here.
+
+    The API reads the snapshots.
+    """
 
     def __init__(
         self,
@@ -89,23 +92,23 @@ class CurrentSnapshot:
         self._time = monotonic()
         self._trouble: str | None = None
         self._warned: str | None = None
-        self._joins: dict[str, joins.Memory] = {}  # never changed, only replaced: other threads read it
+        self._joins: dict[str, joins.Memory] = {}  # never changed, only replaced, because other threads read it
         self._differences = Differences()
         self._comparison: asyncio.Future[None] | None = None
 
     def merged(self, user_id: int | None) -> Callable[[], Snapshot]:
-        """The account of this moment with what the machine shows, as a function that makes the snapshot."""
+        """Capture the account; returns a function that builds the snapshot merged with the machine."""
         account = self.account(user_id)
         return lambda: self.merge(account(), user_id)
 
     def merge(self, snapshot: Snapshot, user_id: int | None) -> Snapshot:
-        """A snapshot of the account, with what the machine shows. May be called from any thread."""
+        """Merge a snapshot of the account with the state of the machine. May be called from any thread."""
         if not self._machine:
             return snapshot
         seen, since = self._seen, monotonic() - self._time
         late = None
         if since > _LATE_SECONDS or seen is None:
-            late = f"the last look at the machine was {since:.0f} s ago" if seen else "not looked at yet"
+            late = f"the machine was last read {since:.0f} s ago" if seen else "not read yet"
             late = f"{late}: {self._trouble}" if self._trouble else late
         if seen is None:
             return {**snapshot, "sources": [*snapshot["sources"], *_late(late)]}
@@ -123,20 +126,20 @@ class CurrentSnapshot:
     # -- called by the poller ------------------------------------------------------------------------------------
 
     def store(self, seen: MachineLook) -> None:
-        """This is what the machine shows now."""
+        """Store the current state of the machine."""
         self._seen, self._time, self._trouble = seen, monotonic(), None
 
     def failed(self, error: Exception) -> None:
-        """The machine could not be looked at. The same failure is reported once, though it may come with every look."""
+        """The machine could not be read. The same failure is reported once, even if it occurs with every read."""
         self._trouble = f"{type(error).__name__}: {error}"
         if self._trouble != self._warned:
             self._warned = self._trouble
-            self._warn(f"cannot look at the machine: {self._trouble}")
+            self._warn(f"cannot read the machine: {self._trouble}")
 
     def compare(self, seen: MachineLook, began: float) -> None:
-        """Find out, in a thread, which chip is which, and where tt-metal's counters differ from the account.
+        """Match the chips, and compare tt-metal's counters with the account; called in a thread.
 
-        ``began`` is when the look was begun, by the monotonic clock.
+        ``began`` is the start of the read, by the monotonic clock.
         """
         running = self._comparison is not None and not self._comparison.done()
         if not running and (seen["processes"] or seen["shm"]):
@@ -147,7 +150,7 @@ class CurrentSnapshot:
 
     @property
     def differs(self) -> bool:
-        """Did counters differ from the account at the last comparison? Then they are to be read again soon."""
+        """Whether the counters differed from the account at the last comparison. Then they are read again soon."""
         return bool(self._differences.open)
 
     def _compare(self, seen: MachineLook, account: Callable[[], Snapshot], began: float, ended: float) -> None:
@@ -165,7 +168,7 @@ class CurrentSnapshot:
 
 
 def aged(seen: MachineLook, seconds: float) -> MachineLook:
-    """A look at the machine, with the age that its telemetry has now."""
+    """The state of the machine, with the current age of its telemetry."""
     chips: list[DriverChip] = []
     for chip in seen["chips"]:
         age = chip["telemetry"]["age_s"]

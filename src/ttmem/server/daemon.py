@@ -60,7 +60,7 @@ _FIRST_LOOK_SECONDS = 1.0  # to list the chips at the start
 
 
 class Options(NamedTuple):
-    """What the command line decides."""
+    """The options of the command line."""
 
     socket: str
     group: str | None = None
@@ -71,11 +71,11 @@ class Options(NamedTuple):
     log_style: str = "newest"
     quiet: bool = False
     noc_capacity: bool = False
-    machine: str | None = "/"  # the folder that sys, proc and dev are in
+    machine: str | None = "/"  # the folder with sys, proc and dev
 
 
 class ServeError(Exception):
-    """The server cannot start; the text says why and what to do."""
+    """The server cannot start; the message has the reason and what to do."""
 
 
 class Server:
@@ -87,7 +87,7 @@ class Server:
         self.since = self.clock.now()
         self.ledger = Ledger()
         self._guard = Guard(self.warn, self.clock.now)
-        # In the order of an event's way through the server.
+        # In the order in which an event passes through the server.
         self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
         self.sink = Sink(self.ledger, now=self.clock.now, warn=self.warn, log=self.log)
         self.rings = Rings(self.sink)
@@ -163,16 +163,16 @@ class Server:
         try:
             print(text, file=sys.stderr, flush=True)
         except OSError:
-            pass  # nobody reads it any more
+            pass  # it has no reader any more
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until told to stop."""
+        """Serve until a signal stops the server."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_failed)
         descriptors.raise_limit()
-        # A full collection goes through every live allocation, a tenth of a second for a million of them, and finds
-        # next to nothing: freed allocations are in no cycle. So only the young are collected, a few at a time because
-        # that holds the loop, and all when there are few.
+        # A full garbage collection visits every live allocation, a tenth of a second for a million, and finds almost
+        # nothing, because freed allocations are not in cycles. So only young objects are collected, a few at a time
+        # because this blocks the loop, and everything is collected only when there are few allocations.
         gc.set_threshold(10_000, 1, 1_000_000)
         try:
             await self._poller.start()
@@ -193,7 +193,7 @@ class Server:
         self._stop.set()
 
     def statistics(self) -> str:
-        """What the server knows, in the words of the proof of concept's periodic statistics."""
+        """The periodic statistics in the format of the proof of concept."""
         lines = ["📊 Current Statistics:"]
         for chip in self.ledger.chips.values():
             allocations = sum(total.count for total in chip.kinds)
@@ -211,7 +211,7 @@ class Server:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """Called by the loop while a descriptor is readable. What one turn leaves for the next is scheduled here."""
+        """Called by the loop while a descriptor is readable. Schedules the next turn if work is left."""
         if self._stop.is_set():
             return
         more = False
@@ -223,7 +223,7 @@ class Server:
             asyncio.get_running_loop().call_soon(self._turn)
 
     async def _tick(self) -> None:
-        """Everything that happens by the clock. If one part fails, the others still have their turn."""
+        """Run the repeated tasks. If one fails, the others still run."""
         guard, now = self._guard, self.clock.now
         second = int(now())
         next_tick = monotonic()
@@ -243,13 +243,13 @@ class Server:
                     gc.collect()
 
     async def _follow_rings(self) -> None:
-        """Read rings, for a share of each tick only: a process that writes without end must not stop the clock."""
+        """Read rings for a share of each tick only. A process that writes endlessly must not block other tasks."""
         deadline = monotonic() + _RINGS_SECONDS
         try:
             while self.rings.follow(monotonic() + TURN_SECONDS):
                 if monotonic() > deadline:
                     behind = self.rings.behind()
-                    self._guard.waiting("agents", f"{behind} records are written and not read yet")
+                    self._guard.waiting("agents", f"{behind} records are waiting to be read")
                     return
                 await asyncio.sleep(0)
         except Exception as error:
@@ -258,7 +258,7 @@ class Server:
             self._guard.well("agents")
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nothing else caught: reported in one line, once for each kind."""
+        """Report an uncaught exception in one line, once for each kind."""
         error = context.get("exception")
         self._guard.failed("server", error or RuntimeError(context.get("message", "unknown")))
 
@@ -275,7 +275,7 @@ class Server:
             try:
                 legacy = claim(options.legacy_path, group=group, locked=False)
             except ListenError as error:
-                self.warn(f"{error}; programs that only know {options.legacy_path} will not be seen")
+                self.warn(f"{error}; programs that only know {options.legacy_path} will not be tracked")
             else:
                 self._claims.append(legacy)
                 self.sockets.listen(legacy.sock)
@@ -298,7 +298,7 @@ class Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self._print_dump, Type.DUMP_REMAINING)
-        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a closed terminal is no reason to lose the account
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # a closed terminal must not end the server
 
     def _print_dump(self, op: Type) -> None:
         """Write a dump of this moment to standard output."""
@@ -311,10 +311,13 @@ class Server:
         try:
             write_atomically(path, f"{os.getpid()}\n")
         except OSError as error:
-            self.warn(f"cannot write {path}: {error.strerror}; going on without it")
+            self.warn(f"cannot write {path}: {error.strerror}; continuing without it")
 
     def _follow_chips(self, seen: list[DriverChip]) -> None:
-        """After a reset the driver may number its chips differently; TT_VISIBLE_DEVICES means the current numbers."""
+        """Update the chips.
+
+        After a reset the driver may renumber them, and TT_VISIBLE_DEVICES uses the current numbers.
+        """
         numbers = {chip["pci"]: chip["kmd"] for chip in seen if chip["telemetry"]["state"] != "gone"}
         for place, chip in enumerate(self._machine):
             if chip.pci in numbers and chip.kmd != numbers[chip.pci]:
@@ -346,7 +349,7 @@ class Server:
 
 
 def _chips(root: str | None) -> list[ChipInfo]:
-    """The driver's chips; none if listing them takes too long, because one of them is in trouble."""
+    """The driver's chips; none if listing them takes too long because one is broken."""
     if root is None:
         return []
     outcome = Rounds(_FIRST_LOOK_SECONDS).run({"chips": lambda: sysfs.chips(root)})["chips"]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dumps of everything that is live at one moment, made in slices and one at a time.
 
-What is live is captured at once: a dump that a client requests between two of its records shows what was live between
-them. A capture holds references, not copies. Requests that wait are answered together, so that thousands of them cost
-no more than a few.
+Live allocations are captured at once: a dump that a client requests between two of its records shows the state between
+them. A capture has references, not copies. Waiting requests are answered together, so thousands cost no more than a
+few.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.totals import NOT_YET
 from ttmem.account.uncertainty import added
 from ttmem.documents import snapshot as snap
-from ttmem.documents.dump import DumpBuilder, kernels_text, remaining_text
+from ttmem.documents.dump import EVERYTHING, KERNELS, DumpBuilder, DumpFilter, kernels_text, remaining_text
 from ttmem.ingest.clock import Clock, rfc3339
-from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, pause
+from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, in_turns, pause
 from ttmem.server.request import sees
 from ttmem.wire.legacy_records import Type
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from ttmem.model import schema
 
 _MAX_WAITING = 8  # dumps of different moments that clients requested in their streams
-_MAX_CAPTURED = 200_000  # allocations that all but the first of those may refer to
-_PAUSE_SECONDS = 0.2  # before a dump that answers requests which came too fast
+_MAX_CAPTURED = 200_000  # allocations that all captures except the first may refer to
+_PAUSE_SECONDS = 0.2  # before a dump, if requests come too fast
 
 
 class Capture(NamedTuple):
     """Everything that was live at one moment."""
 
     time: float
-    event: int  # the number of the last event before it
-    tables: list[tuple[list[frozenset[Chip]], list[Allocation]]]  # by kind, where it counts; and what was live
+    event: int  # number of the last event before it
+    tables: list[tuple[list[frozenset[Chip]], list[Allocation]]]  # by kind the chips it counts on; live allocations
     live: int
     anomalies: schema.Anomalies
     uncertain: list[schema.UncertainRow]
 
 
 def capture(ledger: Ledger, time: float) -> Capture:
-    """What is live now; some milliseconds for a million allocations."""
+    """Capture the live allocations; takes some milliseconds for a million."""
     tables = []
     for holding in ledger.holdings():
         counted = [frozenset() if leaf is None else leaf.chips for leaf in holding.leaves]
@@ -54,11 +54,11 @@ def capture(ledger: Ledger, time: float) -> Capture:
 
 
 class _Request:
-    """A dump that clients requested in their streams, and how many requested it."""
+    """A dump that clients requested in their streams, and the number of requests."""
 
     def __init__(self, op: Type, captured: Capture | None) -> None:
         self.op = op
-        self.captured = captured  # None: as it is when its turn comes
+        self.captured = captured  # None: captured when its turn comes
         self.requests = 1
 
 
@@ -74,20 +74,21 @@ class Dumps:
         self._write = write
         self._failed = failed
         self._lock = asyncio.Lock()
-        self._documents: dict[tuple[bool, int | None], asyncio.Task[schema.Dump]] = {}
+        self._documents: dict[tuple[DumpFilter, int | None], asyncio.Task[schema.Dump]] = {}
         self._requests: list[_Request] = []
         self._printing: asyncio.Task[None] | None = None
 
-    async def document(self, *, kernels: bool, user_id: int | None) -> schema.Dump:
+    async def document(self, wanted: DumpFilter, *, user_id: int | None) -> schema.Dump:
         """The dump as that user may see it, of a moment after the call. Callers that wait at the same time share it."""
-        key = kernels, user_id
+        key = wanted, user_id
         task = self._documents.get(key)
         if task is None:
-            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(kernels, user_id))
+            task = self._documents[key] = asyncio.get_running_loop().create_task(self._make_document(wanted, user_id))
         return await asyncio.shield(task)
 
-    async def text(self, *, kernels: bool, user_id: int | None) -> str:
-        return self._text(await self.document(kernels=kernels, user_id=user_id), kernels, self._clock.now())
+    async def text(self, wanted: DumpFilter, *, user_id: int | None) -> str:
+        """The same, as the proof of concept printed it."""
+        return self._text(await self.document(wanted, user_id=user_id), wanted, self._clock.now())
 
     def request(self, op: Type) -> None:
         """A client requests a dump in its stream: capture what is live now, and write it as text later."""
@@ -111,10 +112,10 @@ class Dumps:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _make_document(self, kernels: bool, user_id: int | None) -> schema.Dump:
+    async def _make_document(self, wanted: DumpFilter, user_id: int | None) -> schema.Dump:
         async with self._lock:
-            del self._documents[kernels, user_id]  # requests from now on get a later moment
-            return await self._build(capture(self._ledger, self._clock.now()), kernels, user_id)
+            del self._documents[wanted, user_id]  # requests from now on get a later moment
+            return await self._build(capture(self._ledger, self._clock.now()), wanted, user_id)
 
     async def _print(self) -> None:
         while self._requests:
@@ -124,18 +125,20 @@ class Dumps:
                     await asyncio.sleep(_PAUSE_SECONDS)
                 async with self._lock:
                     captured = request.captured or capture(self._ledger, self._clock.now())
-                    kernels = request.op == Type.DUMP_KERNELS
-                    text = self._text(await self._build(captured, kernels, 0), kernels, captured.time)
+                    wanted = KERNELS if request.op == Type.DUMP_KERNELS else EVERYTHING
+                    text = self._text(await self._build(captured, wanted, 0), wanted, captured.time)
                 together = f" ({request.requests} requests, answered together)" if request.requests > 1 else ""
                 self._write(f"Received {request.op.name} request...{together}\n{text}\n{request.op.name} complete.")
             except Exception as error:
                 self._failed(error)
             self._requests.remove(request)
 
-    async def _build(self, captured: Capture, kernels: bool, user_id: int | None) -> schema.Dump:
-        builder = DumpBuilder(kernels_only=kernels)
+    async def _build(self, captured: Capture, wanted: DumpFilter, user_id: int | None) -> schema.Dump:
+        builder = DumpBuilder(wanted)
         done = 0
         for counted, allocations in captured.tables:
+            if not wanted.wants(allocations[0].holding):
+                continue
             for start in range(0, len(allocations), SLICE_ALLOCATIONS):
                 for item in allocations[start : start + SLICE_ALLOCATIONS]:
                     if item.born != NOT_YET:
@@ -144,13 +147,9 @@ class Dumps:
                 if done >= SLICE_ALLOCATIONS:
                     done = 0
                     await pause()
-        return builder.result(
-            time=rfc3339(captured.time),
-            anomalies=captured.anomalies,
-            uncertain=captured.uncertain,
-            may_see=sees(user_id),
-        )
+        await in_turns(builder.describe(sees(user_id)))
+        return builder.result(time=rfc3339(captured.time), anomalies=captured.anomalies, uncertain=captured.uncertain)
 
     @staticmethod
-    def _text(dump: schema.Dump, kernels: bool, now: float) -> str:
-        return kernels_text(dump, now) if kernels else remaining_text(dump)
+    def _text(dump: schema.Dump, wanted: DumpFilter, now: float) -> str:
+        return kernels_text(dump, now) if wanted.kernels else remaining_text(dump)

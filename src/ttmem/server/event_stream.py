@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ttmem.account.allocations import Allocation
-from ttmem.account.call_sites import line_of
 from ttmem.account.entities import Source
 from ttmem.account.observer import Observable
 from ttmem.model.core_sets import format_ranges, ranges_of
@@ -27,6 +26,7 @@ from ttmem.model.events import (
     WorkloadRun,
     device_numbers,
 )
+from ttmem.model.stack_frames import line_of
 
 BACKLOG = 10_000  # events that wait for one reader
 KEEPALIVE_SECONDS = 15.0
@@ -52,7 +52,7 @@ class Subscription:
 
 
 class EventStream:
-    """Gives each event to all readers. It observes events only while somebody reads."""
+    """Passes each event to all readers. It observes events only while there are readers."""
 
     def __init__(self, observed: Observable) -> None:
         self._observed = observed
@@ -70,13 +70,13 @@ class EventStream:
             self._observed.remove_observer(self._publish)
 
     def _publish(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
-        """Make the document now: the allocation may be freed by the time the reader is served."""
+        """Build the document now, because the allocation may be freed before the reader gets it."""
         item = event_json(time, source, event, allocation)
         for reader in self._readers:
             reader.put(item)
 
     async def stream(self, reader: Subscription, may_see: Callable[[int | None], bool]) -> AsyncIterator[bytes]:
-        """Server-sent events for one reader, many to a piece."""
+        """Server-sent events for one reader, many per piece."""
         yield b": ttmem events\n\n"
         while True:
             try:
@@ -100,7 +100,7 @@ def _sse(item: Item, may_see: Callable[[int | None], bool]) -> bytes:
     return b"data: " + json.dumps(item, separators=(",", ":")).encode() + b"\n\n"
 
 
-_PRIVATE = ("tag", "text", "name", "shape", "line", "stack", "trouble")  # the workload's own words
+_PRIVATE = ("tag", "text", "name", "shape", "line", "stack", "trouble")  # text of the workload
 
 
 def event_json(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> Item:

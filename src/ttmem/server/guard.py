@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the periodic parts of the server's work. One that fails is reported once, and tried again the next time."""
+"""Runs the repeated tasks of the server. A task that fails is reported once, and tried again the next time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ttmem.model.schema import PartRow
 
-_MAX_REPORTS = 64  # different failures of one part that are reported; their texts may contain any values
+_MAX_REPORTS = 64  # different failures of one task that are reported; the texts may contain any values
 
 
 class GuardedTask:
-    """One part of the work: whether it succeeds, and since when it does not."""
+    """One task: whether it succeeds, and since when it does not."""
 
     __slots__ = ("detail", "failures", "name", "reported", "since", "state")
 
@@ -36,7 +36,7 @@ class GuardedTask:
 
 
 class Guard:
-    """Runs parts of the server's work, so that a failure of one does not stop the others.
+    """Runs tasks, so that a failure of one does not stop the others.
 
     >>> guard = Guard(warn=print, now=lambda: 7.0)
     >>> for _ in range(2):
@@ -52,7 +52,7 @@ class Guard:
         self._parts: dict[str, GuardedTask] = {}
 
     def run(self, name: str, work: Callable[[], object]) -> None:
-        """Work that cannot be finished now returns a text that says what it waits for."""
+        """Run a task. A task that cannot finish now returns a text with what it waits for."""
         try:
             waits_for = work()
         except Exception as error:
@@ -64,7 +64,7 @@ class Guard:
             self.well(name)
 
     def failed(self, name: str, error: BaseException) -> None:
-        """It failed. Each different failure is reported once."""
+        """Note a failure. Each different failure is reported once."""
         part = self._part(name)
         part.failures += 1
         kind = f"{type(error).__name__}: {error}"
@@ -74,7 +74,7 @@ class Guard:
             self._warn(f"{name} failed: {kind}; it is tried again")
 
     def waiting(self, name: str, detail: str) -> None:
-        """It has more to do than it had time for."""
+        """Note that a task has more work than time."""
         self._set(self._part(name), "waiting", detail)
 
     def well(self, name: str) -> None:

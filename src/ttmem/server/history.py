@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was used when: the last and the highest value of every second for an hour, of every ten seconds for a day."""
+"""Memory use over time: last and highest value of every second for an hour, of every ten seconds for a day."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from ttmem.model.schema import HistorySeries
 
 SCHEMA: Final = "ttmem.history/1"
-MOST_SERIES = 640  # 32 chips with all twelve kinds and what is sampled beside them, and room; about 200 KB each
+MOST_SERIES = 640  # 32 chips with all twelve kinds and the sampled series, and some spare; about 200 KB each
 AT_ONCE = "l1_at_once"
 DRAM_TAKEN = "dram_taken"
 L1_TAKEN = "l1_taken"
 TELEMETRY: tuple[Literal["temperature_c", "power_w", "aiclk_mhz"], ...] = ("temperature_c", "power_w", "aiclk_mhz")
-_EMPTY = -(1 << 62)  # less than anything that is noted, and the same number as a float
+_EMPTY = -(1 << 62)  # less than any value, and exact as a float
 _OLD_SECONDS = 5.0
 _MAX_VALUE = (1 << 62) - 1
-_UNUSED_BUCKETS = 60  # after so many without a value a series gives its place to another, if there is no room
+_UNUSED_BUCKETS = 60  # after this many without a value, a series may be replaced by another
 
 
 class _Column:
@@ -41,21 +41,22 @@ class _Column:
 
 
 class Tier:
-    """Buckets of one width. Slot = bucket number modulo length; ``buckets`` tells which one a slot holds."""
+    """Buckets of one width. Slot = bucket number modulo length; ``buckets`` has the bucket number of each slot."""
 
     def __init__(self, step: int, length: int) -> None:
         self.step = step
         self.length = length
         self.buckets = array("q", [_EMPTY]) * length
         self.columns: dict[tuple[str, str], _Column] = {}
-        self.left_out = 0  # values that had no series to go to
+        self.left_out = 0  # values without a series
 
     def put(
         self, time: float, values: dict[tuple[str, str], tuple[float, float]], machine: frozenset[str] = frozenset()
     ) -> None:
-        """Note (last, highest) of each quantity; several notes in one bucket keep the last and the highest.
+        """Store (last, highest) of each quantity; several values in one bucket keep the last and the highest.
 
-        ``machine`` are the chips that are really there: their series come before those of chips that clients name.
+        ``machine`` are the real chips of the machine: their series have priority over those of chips that clients
+        report.
         """
         bucket = int(time // self.step)
         slot = bucket % self.length
@@ -78,7 +79,7 @@ class Tier:
                     column.last[slot] = column.highest[slot] = _EMPTY
 
     def _make_room(self, key: tuple[str, str], bucket: int, machine: frozenset[str]) -> bool:
-        """Give up a series that is no longer used or, for a chip that is really there, one of a chip that is not."""
+        """Drop a series that is no longer used or, for a real chip, a series of a chip that is not real."""
         oldest = min(self.columns, key=lambda one: self.columns[one].used)
         if self.columns[oldest].used >= bucket - _UNUSED_BUCKETS:
             claimed = next((one for one in self.columns if one[0] not in machine), None) if key[0] in machine else None
@@ -111,10 +112,10 @@ class History:
         self.coarse = Tier(10, 8640)
 
     def sample(self, time: float, ledger: Ledger, machine: Iterable[DriverChip] = ()) -> None:
-        """Once a second. The highest value of a kind since the last sample is kept, however short it lasted.
+        """Called once a second. The highest value of a kind since the last sample is kept, even if it was short.
 
-        ``machine`` are the driver's chips with their telemetry. They go under the PCI address, which stays the same
-        when a process tells the chip's unique id.
+        ``machine`` are the driver's chips with their telemetry. They are stored by PCI address, which stays the same
+        when a process reports the chip's unique id.
         """
         values: dict[tuple[str, str], tuple[float, float]] = {}
         highs: dict[Total, int] = {}  # chips share totals, and the highest value can be taken once
@@ -122,7 +123,7 @@ class History:
         for chip in shown_chips(ledger):
             if chip.found:
                 there.add(chip.id)
-            more = dict.fromkeys(KINDS, 0)  # was asked for meanwhile; at least as much was taken for it
+            more = dict.fromkeys(KINDS, 0)  # requested since the last sample; at least as much was reserved
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
                     if total not in highs:
@@ -151,7 +152,7 @@ class History:
         return self.fine if step == self.fine.step else self.coarse
 
     def json(self, step: int, since: float, until: float, chip: str | None, kind: str | None) -> list[HistorySeries]:
-        """Every series that fits the filter, as columns."""
+        """Every series that matches the filter, as columns."""
         tier = self.series(step)
         out: list[HistorySeries] = []
         for key in sorted(tier.columns):
@@ -170,7 +171,7 @@ class History:
 
 
 def _taken(chip: Chip, *kinds: Kind) -> int | None:
-    """What the allocator took for buffers, or what was asked for if that is not known of all."""
+    """Reserved bytes of buffers, or requested bytes if the reserved ones are not known for all."""
     totals = [chip.kinds[kind] for kind in kinds]
     if not (chip.covered.intersection(kinds) or any(total.peak.value for total in totals)):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small HTTP/1.1 server on asyncio streams: h11 parses, routes answer. GET and POST, no bodies, no surprises."""
+"""A small HTTP/1.1 server on asyncio streams, with h11 as the parser. GET and POST; request bodies are ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REFUSE_SECONDS = 2.0
 
 
 class Request(NamedTuple):
-    """What was asked, and by whom: ``user_id`` is None when the asker came over TCP."""
+    """A request and its user: ``user_id`` is None over TCP."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer; a body given as an iterator is sent piece by piece until it ends or the asker leaves."""
+    """An answer. A body that is an iterator is sent piece by piece until it ends or the client disconnects."""
 
     body: bytes | AsyncIterator[bytes] = b""
     status: int = 200
@@ -41,7 +41,7 @@ class Response(NamedTuple):
 
 
 class HttpError(Exception):
-    """A request that cannot be answered; the text goes to the asker."""
+    """A request that cannot be answered; the message is sent to the client."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -60,12 +60,12 @@ def json_response(data: Any, status: int = 200) -> Response:
 
 
 async def rows_response(make: Callable[[], Mapping[str, object]]) -> Response:
-    """What is large is made and written in a thread: the loop has others to serve."""
+    """A response whose text is created in a thread, so that the loop can serve other requests."""
     return await asyncio.to_thread(lambda: Response(_rows_text(make()).encode() + b"\n"))
 
 
 def _rows_text(data: Mapping[str, object]) -> str:
-    """The same as ``json_text``, row by row: while the encoder is at work no other thread can run.
+    """The same as ``json_text``, row by row, because no other thread can run while the encoder works.
 
     >>> _rows_text({"host": "box", "chips": [{"chip": "77"}, {}], "driver": None})
     '{"host":"box","chips":[{"chip":"77"},{}],"driver":null}'
@@ -81,7 +81,7 @@ class HttpServer:
     """Serves one handler on any number of sockets."""
 
     def __init__(self, handler: Handler, report: Callable[[str], None], most: int = 256) -> None:
-        """``most`` is how many connections may be open at once; one user may have half of them."""
+        """``most`` is the limit of open connections; one user may have half of them."""
         self._handler = handler
         self._report = report
         self._most = most
@@ -102,7 +102,7 @@ class HttpServer:
                 await self._converse(reader, writer, user_id)
         except (ConnectionError, asyncio.TimeoutError, TimeoutError, asyncio.CancelledError):
             pass
-        except Exception as error:  # one asker's trouble is nobody else's
+        except Exception as error:  # an error of one request must not affect others
             self._report(f"API connection failed: {type(error).__name__}: {error}")
         finally:
             del self._tasks[task]
@@ -114,14 +114,14 @@ class HttpServer:
 
     def _crowded(self, user_id: int | None) -> str | None:
         if len(self._tasks) >= self._most:
-            return f"{self._most} connections are open, which is all there may be; try again later"
+            return f"{self._most} connections are open, which is the limit; try again later"
         mine = sum(other == user_id for other in self._tasks.values())
         if mine >= max(1, self._most // 2):
-            return f"{mine} connections of one user are open, which is all there may be; close some"
+            return f"{mine} connections of one user are open, which is the limit; close some"
         return None
 
     async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: str) -> None:
-        """Answer the first request that it cannot be answered."""
+        """Answer the first request with an error, and close."""
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
         head = await self._next_request(connection, reader)
         if head is not None:
@@ -131,7 +131,7 @@ class HttpServer:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
         while True:
             try:
-                # The whole request has that time, or one that comes byte by byte would never be over.
+                # The limit is for the whole request, because a request sent byte by byte would never end.
                 head = await asyncio.wait_for(self._next_request(connection, reader), IDLE_SECONDS)
             except h11.RemoteProtocolError as error:
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -151,14 +151,14 @@ class HttpServer:
                 raise
             except Exception as error:
                 self._report(f"API {method} {path} failed: {type(error).__name__}: {error}")
-                response = _sorry(500, "the server failed to answer; its log says why")
+                response = _sorry(500, "the server could not answer; its log has the reason")
             await self._send(connection, writer, response, method)
             if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
                 return
             connection.start_next_cycle()
 
     async def _next_request(self, connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
-        """The next request, its body read and dropped; None when the asker is done."""
+        """The next request, its body read and dropped; None when the client is done."""
         head: h11.Request | None = None
         body = 0
         while True:
@@ -190,7 +190,7 @@ class HttpServer:
         elif isinstance(body, bytes):
             for start in range(
                 0, len(body), _PIECE_BYTES
-            ):  # all at once would be copied anew as often as some of it is sent
+            ):  # a single piece would be copied each time a part of it is sent
                 await self._send_piece(connection, writer, body[start : start + _PIECE_BYTES])
         else:
             async for piece in body:
@@ -201,20 +201,20 @@ class HttpServer:
     async def _send_piece(self, connection: h11.Connection, writer: asyncio.StreamWriter, piece: bytes) -> None:
         writer.write(_bytes(connection.send(h11.Data(data=piece))))
         await writer.drain()
-        await asyncio.sleep(0)  # for a reader that keeps up there is nothing to wait for, and others have their turn
+        await asyncio.sleep(0)  # drain() does not yield for a fast reader; let others run
 
 
 def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
-    """Path and parameters of a request; HttpError if there are none to be had."""
+    """Path and parameters of a request; HttpError if the target is invalid."""
     size = len(head.target) + sum(len(name) + len(value) + len(": \r\n") for name, value in head.headers)
-    if size > _MAX_HEADER_BYTES:  # h11 has a limit only for what comes in several pieces
-        raise HttpError(431, f"the request has {size} bytes of headers; {_MAX_HEADER_BYTES} is the most")
+    if size > _MAX_HEADER_BYTES:  # h11 limits only headers that come in several pieces
+        raise HttpError(431, f"the request has {size} bytes of headers; the limit is {_MAX_HEADER_BYTES}")
     target = head.target.decode("ascii", "replace")
     try:
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
     except ValueError as error:
-        raise HttpError(400, f"the request is for {target[:100]!r}, which is no valid target: {error}") from None
+        raise HttpError(400, f"the request is for {target[:100]!r}, which is not a valid target: {error}") from None
     path = unquote(parts.path)
     if not path.startswith("/"):
         raise HttpError(400, f"the request is for {target[:100]!r}; a target begins with /")

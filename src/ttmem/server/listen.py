@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a socket path: never from a living server, always from a dead one, and saying so when it is squatted on."""
+"""Claims a socket path: never from a running server, always from a dead one, with an error if another file is there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKLOG = 1024
 
 
 class ListenError(Exception):
-    """The path cannot be had; the text says why and what to do."""
+    """The path cannot be used; the message has the reason and what to do."""
 
 
 class Claim:
@@ -54,7 +54,7 @@ def claim(
 ) -> Claim:
     """Listen on a path. Only the owner may connect, or the group if one is given.
 
-    ``note`` is told of a folder that had to be made for it.
+    ``note`` is called with a message if a folder had to be created.
     """
     if len(os.fsencode(path)) > 107:
         raise ListenError(f"the socket path {path!r} is longer than the 107 bytes Linux allows; choose a shorter one")
@@ -66,7 +66,7 @@ def claim(
     bound = False
     try:
         _clear(path)
-        # Stamps what arrives before accept() too: accepted sockets inherit it.
+        # Accepted sockets inherit the option, so it also applies to data that arrives before accept().
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         before = os.umask(0o177)
         try:
@@ -91,7 +91,10 @@ def claim(
 
 
 def _prepare_folder(folder: str, group: int | None) -> bool:
-    """Make a private folder if there is none; refuse one that somebody else could swap our socket in. Was it made?"""
+    """Create a private folder if necessary; refuse one where another user could replace the socket.
+
+    Returns whether it was created.
+    """
     try:
         made = not os.path.isdir(folder)
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -102,7 +105,7 @@ def _prepare_folder(folder: str, group: int | None) -> bool:
     if info.st_uid not in (0, os.getuid()) or others:
         raise ListenError(
             f"the folder {folder} belongs to uid {info.st_uid} with mode {stat.S_IMODE(info.st_mode):04o}: "
-            f"somebody else could replace the socket; remove it or choose another path with --socket"
+            f"another user could replace the socket; remove it or choose another path with --socket"
         )
     ours = made or (info.st_uid == os.getuid() and os.path.basename(folder).startswith("ttmem"))
     if group is not None and ours:
@@ -115,7 +118,7 @@ def _prepare_folder(folder: str, group: int | None) -> bool:
 
 
 def _lock(path: str, socket_path: str) -> int:
-    """One server per path: two starting at once must not both find the socket stale."""
+    """One server per path: two that start at the same time must not both find the socket stale."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -139,20 +142,18 @@ def _who(socket_path: str) -> str:
 
 
 def _clear(path: str) -> None:
-    """Remove a socket that nobody answers on; complain about anything else."""
+    """Remove a socket without a listener; raise an error for anything else."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ListenError(
-            f"{path} is in the way: it is not a socket; move it away or choose another path with --socket"
-        )
+        raise ListenError(f"{path} exists and is not a socket; move it away or choose another path with --socket")
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         probe.connect(path)
     except OSError as error:
-        # A full backlog (EAGAIN) and a lack of permission are signs of life.
+        # A full backlog (EAGAIN) and a lack of permission mean that there is a listener.
         if error.errno != errno.ECONNREFUSED:
             raise ListenError(f"another server holds {path} ({error.strerror}); it is left alone") from None
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine shows beside the account, for Prometheus: telemetry in base units, tt-metal's own counters."""
+"""Metrics of the machine for Prometheus: telemetry in base units, tt-metal's own counters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _GAUGES: tuple[tuple[str, str, tuple[tuple[_Field, float, str], ...]], ...] = (
     ("temperature_celsius", "Temperature of the chip", (("temperature_c", 1, ""),)),
     ("temperature_limit_celsius", "Temperature at which it throttles", (("temperature_max_c", 1, ""),)),
     ("power_watts", "Power it draws", (("power_w", 1, ""),)),
-    ("power_limit_watts", "Power it may draw", (("power_max_w", 1, ""),)),
+    ("power_limit_watts", "Power limit", (("power_max_w", 1, ""),)),
     ("current_amperes", "Current of the core", (("current_a", 1, ""),)),
     ("voltage_volts", "Voltage of the core", (("voltage_mv", 1e-3, ""),)),
     ("fan_rpm", "Speed of the fan", (("fan_rpm", 1, ""),)),
-    ("telemetry_age_seconds", "How old the telemetry is", (("age_s", 1, ""),)),
+    ("telemetry_age_seconds", "Age of the telemetry", (("age_s", 1, ""),)),
     (
         "clock_hertz",
         "Clocks of the chip",
@@ -56,7 +56,7 @@ class MachineMetrics(Collector):
                     if (value := telemetry[field]) is not None:
                         gauge.add_metric([chip_id, label] if label else [chip_id], value * factor)
             yield gauge
-        state = GaugeMetricFamily("ttmem_chip_state", "1 for the state the chip is in", labels=["chip", "state"])
+        state = GaugeMetricFamily("ttmem_chip_state", "1 for the current state of the chip", labels=["chip", "state"])
         for chip_id, telemetry in seen:
             for one in _STATES:
                 state.add_metric([chip_id, one], float(telemetry["state"] == one))
@@ -65,11 +65,11 @@ class MachineMetrics(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         counted = GaugeMetricFamily(
-            "ttmem_shm_bytes", "Bytes by tt-metal's own counters, of the living and of the dead",
+            "ttmem_shm_bytes", "Bytes in tt-metal's own counters, of living and dead processes",
             labels=["chip", "kind", "of"],
         )  # fmt: skip
         holders = GaugeMetricFamily(
-            "ttmem_untracked_processes", "Processes that have the chip and do not report", labels=["chip"]
+            "ttmem_untracked_processes", "Processes that have the chip open and do not report", labels=["chip"]
         )
         for chip in self._snapshot["chips"]:
             found = chip["shm"]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the machine once a second: telemetry, processes that hold chips, tt-metal's own counters.
+"""Reads the machine once a second: telemetry, processes that hold chips, tt-metal's own counters.
 
-It does so in a thread, because a read of a chip that is in trouble may hang. What it has seen is stored in the current
-snapshot.
+It runs in a thread, because reading a broken chip may hang. The results are stored in the current snapshot.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.ingest.device_numbers import chips_of_slots
 from ttmem.model.events import DeviceOpened, Event
 from ttmem.server.current_snapshot import CurrentSnapshot, aged
+from ttmem.sources.host_usage import HostUsage
 from ttmem.sources.machine import Machine
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _PERIOD_SECONDS = 1.0
 _SOON_SECONDS = 0.1  # until the counters are read again, if they differed from the account
-_FIRST_SECONDS = 2.0  # to wait for the first look
+_FIRST_SECONDS = 2.0  # to wait for the first read
 
 
 class MachinePoller:
-    """Looks at the machine until it is stopped."""
+    """Reads the machine until it is stopped."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class MachinePoller:
         *,
         chips_seen: Callable[[list[DriverChip]], None] = lambda chips: None,
     ) -> None:
-        """``root`` is the folder that the machine's files are in; None is no machine.
+        """``root`` is the folder with the machine's files; None means no machine.
 
-        ``emit`` is called with events that follow from a look, ``chips_seen`` with the chips after each look.
+        ``emit`` is called with events that follow from a read, ``chips_seen`` with the chips after each read.
         """
         self._machine = None if root is None else Machine(root)
         self._ledger = ledger
@@ -50,10 +50,12 @@ class MachinePoller:
         self._current = current
         self._chips_seen = chips_seen
         self._emitted: dict[tuple[int, int | None, int], set[tuple[int, str]]] = {}  # by process: (device, chip)
+        self._usage = HostUsage()
+        self._tracked: tuple[int, ...] = ()  # pids; replaced, never changed: the poller's thread reads it
         self._stop = threading.Event()
 
     async def start(self) -> None:
-        """Begin, and wait for the first look, but not for long."""
+        """Start, and wait a limited time for the first read."""
         if self._machine is None:
             return
         loop, first = asyncio.get_running_loop(), asyncio.Event()
@@ -83,13 +85,13 @@ class MachinePoller:
         loop: asyncio.AbstractEventLoop,
         looked: Callable[[MachineLook | Exception, float], None],
     ) -> None:
-        last: MachineLook | None = None  # a look of which the counters are to be read again
+        last: MachineLook | None = None  # the last read, if its counters are to be read again
         while True:
             seen: MachineLook | Exception
             began = monotonic()
             try:
-                seen = machine.look() if last is None else machine.recount(aged(last, _SOON_SECONDS))
-            except Exception as error:  # not expected; but then the snapshot must say that what it shows is old
+                seen = self._look(machine) if last is None else machine.recount(aged(last, _SOON_SECONDS))
+            except Exception as error:  # unexpected; the snapshot must then show that its data is old
                 seen = error
             try:
                 loop.call_soon_threadsafe(looked, seen, began)
@@ -101,11 +103,22 @@ class MachinePoller:
                 break
         machine.close()
 
+    def _look(self, machine: Machine) -> MachineLook:
+        """A look at the machine, and at what tracked processes use of the host.
+
+        The kernel gave the pids of those, so their files are in the real /proc, wherever the driver's files are.
+        """
+        seen = machine.look()
+        others = [pid for pid in self._tracked if pid not in seen["usage"]]
+        seen["usage"].update(self._usage.look(others))
+        return seen
+
     def _take(self, seen: MachineLook | Exception, began: float) -> None:
         if isinstance(seen, Exception):
             self._current.failed(seen)
             return
         self._current.store(seen)
+        self._tracked = tuple([process.info.pid for process in self._ledger.processes.values() if process.info.pid])
         self._chips_seen(seen["chips"])
         self._resolve(seen)
         self._current.compare(seen, began)
@@ -117,7 +130,7 @@ class MachinePoller:
             assumed = {number for number, chip in process.numbers.items() if chip.assumed}
             if assumed and process.info.pid and process.sources:
                 source = next(iter(process.sources.values()))
-                done = self._emitted[key] = before.get(key, set())  # once: a full account would refuse it each time
+                done = self._emitted[key] = before.get(key, set())  # once: a full account would reject it each time
                 for number, chip in chips_of_slots(process.info, assumed, seen["shm"]):
                     if (number, chip.id) not in done:
                         done.add((number, chip.id))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account for Prometheus: base units, a label per chip and kind, process ids only when asked for."""
+"""Metrics of the account for Prometheus: base units, labels for chip and kind, process ids only on request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Kind(NamedTuple):
 
 
 class _Chip(NamedTuple):
-    """What the page says of a chip beside what is in its row of the snapshot."""
+    """Data of a chip in addition to its row of the snapshot."""
 
     info: ChipInfo
     assumed: bool
@@ -49,7 +49,7 @@ class _Chip(NamedTuple):
 
 
 class Totals:
-    """What the page needs beside a snapshot, as it is at this moment; the page is made of it in a thread."""
+    """The data of this moment that the page needs in addition to a snapshot; a thread creates the page from it."""
 
     def __init__(self, ledger: Ledger, *, pids: bool) -> None:
         self.events = ledger.seq
@@ -80,7 +80,7 @@ def _chip(chip: Chip) -> _Chip:
 
 
 class _Account(Collector):
-    """The account of one moment; nothing is counted twice or kept in between."""
+    """The metrics of one moment; nothing is kept between requests."""
 
     def __init__(self, totals: Totals, server: ServerFigures, account: Snapshot) -> None:
         self._totals = totals
@@ -101,23 +101,23 @@ class _Account(Collector):
             return GaugeMetricFamily(f"ttmem_{name}", text, labels=["chip", *labels])
 
         used = gauge("used_bytes", "Requested bytes of live allocations", ["kind"])
-        reserved = gauge("reserved_bytes", "Bytes the allocator took, where that is known", ["kind"])
+        reserved = gauge("reserved_bytes", "Bytes that the allocator reserved, where known", ["kind"])
         allocations = gauge("allocations", "Live allocations", ["kind"])
         peak = gauge("peak_bytes", "Highest requested bytes since the server started", ["kind"])
         recent = gauge("recent_peak_bytes", "Highest requested bytes since the last reset of peaks", ["kind"])
         capacity = gauge("capacity_bytes", "Size of the pool", ["pool", "basis"])
         pool_used = gauge("pool_used_bytes", "Requested bytes of live allocations, by pool", ["pool"])
         pool_peak = gauge("pool_peak_bytes", "Highest requested bytes of the pool since the server started", ["pool"])
-        in_use = gauge(
-            "in_use_bytes", "In use at one time: what buffers took, programs as far as they are resident", ["pool"]
-        )
+        in_use = gauge("in_use_bytes", "In use at one time: reserved bytes of buffers, and resident programs", ["pool"])
         largest = gauge("largest_free_bytes", "The largest free block in one bank, where it is known", ["pool"])
-        bank_free = gauge("bank_free_bytes", "Free for buffers in one bank, in however many pieces", ["pool"])
-        headroom = gauge("headroom_bytes", "From the end of a core's program to the lowest L1 buffer, the least", [])
-        resident = gauge("resident_bytes", "Bytes of the programs last run on each core", ["kind"])
-        trust = gauge("confidence_bytes", "Requested bytes by how they are known", ["confidence"])
+        bank_free = gauge("bank_free_bytes", "Free for buffers in one bank, in any number of pieces", ["pool"])
+        headroom = gauge(
+            "headroom_bytes", "Least distance from the end of a core's program to the lowest L1 buffer", []
+        )
+        resident = gauge("resident_bytes", "Bytes of the programs that ran last on each core", ["kind"])
+        trust = gauge("confidence_bytes", "Requested bytes by confidence", ["confidence"])
         processes = gauge("processes", "Live processes that hold or held something on the chip", [])
-        info = InfoMetricFamily("ttmem_chip", "What the chip is", labels=["chip"])
+        info = InfoMetricFamily("ttmem_chip", "Properties of the chip", labels=["chip"])
         for chip, row in zip(self._totals.chips, self._account["chips"]):
             chip_id, memory = printable(chip.info.id), row["memory"]
             missing = set(memory["missing"])
@@ -190,11 +190,11 @@ class _Account(Collector):
         yield used
 
     def _health(self) -> Iterator[Metric]:
-        odd = CounterMetricFamily("ttmem_anomalies", "Odd events by name", labels=["name"])
+        odd = CounterMetricFamily("ttmem_anomalies", "Anomalies by name", labels=["name"])
         for name, count in cast("dict[str, int]", self._account["anomalies"]).items():
             odd.add_metric([name], count)
         yield odd
-        text = "What agents counted that makes numbers uncertain, by reason"
+        text = "Counts of agents that make numbers uncertain, by reason"
         doubt = CounterMetricFamily("ttmem_uncertain", text, labels=["reason"])
         for reason, count in self._totals.uncertain.items():
             doubt.add_metric([reason], count)
@@ -209,7 +209,7 @@ class _Account(Collector):
 
 
 def page(totals: Totals, server: ServerFigures, account: Snapshot, snapshot: Snapshot) -> bytes:
-    """The metrics page. ``snapshot`` is ``account``, of the same moment, merged with what the machine shows."""
+    """The metrics page. ``snapshot`` is ``account`` of the same moment, merged with the state of the machine."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Account(totals, server, account))
     registry.register(MachineMetrics(printable_data(snapshot)))

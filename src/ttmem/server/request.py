@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request asks: the routes there are, parameters checked, and whose secrets the asker may be shown."""
+"""Routes, checks of parameters, and which users' private texts a reader may see."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from typing import NamedTuple
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
-from ttmem.model.kinds import KIND_BY_LABEL, KINDS
+from ttmem.analyze.breakdown import contains, has_key
+from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
 from ttmem.server.http_server import HttpError, Request, Response
 
+Viewer = Callable[[int | None], bool]  # may the reader see what belongs to this user?
 MAX_LIMIT = 10_000
+HOLDING_FILTERS = ("chip", "device", "pid")
+ROW_FILTERS = ("op", "line", "shape", "program")  # each stands for one row of a breakdown by it
+ALLOCATION_FILTERS = ("kind", "min_size", "text", *ROW_FILTERS)
 
 
 class Route(NamedTuple):
@@ -21,7 +26,7 @@ class Route(NamedTuple):
     path: str
     handler: Callable[[Request], Awaitable[Response]]
     parameters: tuple[str, ...] = ()
-    lists: bool = False  # does it go through everything that is live: only so many do that at once
+    lists: bool = False  # whether it examines all live allocations; the number of such requests at a time is limited
 
     def matches(self, path: str) -> bool:
         if self.path.endswith("{pid}"):
@@ -30,7 +35,7 @@ class Route(NamedTuple):
         return path == self.path
 
 
-def sees(user_id: int | None) -> Callable[[int | None], bool]:
+def sees(user_id: int | None) -> Viewer:
     """Whose command lines and tags a reader may be shown: their own, or everybody's if they are root."""
     return lambda owner: user_id == 0 or (user_id is not None and user_id == owner)
 
@@ -67,23 +72,30 @@ def kind(text: str | None) -> str | None:
     return text
 
 
+def kinds(text: str | None) -> frozenset[Kind]:
+    """The kinds that are named, separated by commas; all if none is."""
+    if text is None:
+        return frozenset(KINDS)
+    return frozenset(KIND_BY_LABEL[str(kind(label))] for label in text.split(","))
+
+
 def processes(ledger: Ledger, pid: int) -> list[Process]:
-    """Those of that pid, the living first, then those that departed last."""
+    """The processes with this pid: living ones first, then exited ones, the latest first."""
     known = (*ledger.processes.values(), *reversed(ledger.departed))
     found = [process for process in known if process.info.pid == pid]
     if not found:
-        raise HttpError(404, f"no process {pid} has reported; /processes lists those that have")
+        raise HttpError(404, f"no process {pid} has reported to this server")
     return found
 
 
 def chips_filter(query: dict[str, str]) -> Callable[[Holding], tuple[Chip, ...]]:
-    """Whose allocations a request is about, and on which of their chips."""
+    """A filter for the holdings that a request selects: on which of their chips it does."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = integer(query["device"], "device") if "device" in query else None
-    pid = integer(query["pid"], "pid") if "pid" in query else None
+    pids = {integer(text, "pid") for text in query["pid"].split(",")} if "pid" in query else None
 
     def wanted(holding: Holding) -> tuple[Chip, ...]:
-        if pid is not None and holding.source.process.info.pid != pid:
+        if pids is not None and holding.source.process.info.pid not in pids:
             return ()
         if chips is None and device is None:
             return holding.chips
@@ -96,18 +108,15 @@ def chips_filter(query: dict[str, str]) -> Callable[[Holding], tuple[Chip, ...]]
     return wanted
 
 
-def allocations_filter(query: dict[str, str], may_see: Callable[[int | None], bool]) -> Callable[[Allocation], bool]:
-    """What a request asks of each allocation; a tag that the reader may not see matches nothing."""
-    label = kind(query.get("kind"))
-    of_kind = KIND_BY_LABEL[label] if label is not None else None
-    tag = query.get("tag")
+def allocations_filter(query: dict[str, str], may_see: Viewer) -> Callable[[Allocation], bool]:
+    """What a request asks of each allocation; a text that the reader may not see matches nothing."""
+    of_kinds = kinds(query.get("kind"))
     least = integer(query.get("min_size", "0"), "min_size")
+    tests = [has_key(by, query[by], may_see) for by in ROW_FILTERS if by in query]
+    if query.get("text"):
+        tests.append(contains(query["text"], may_see))
 
     def wanted(item: Allocation) -> bool:
-        return (of_kind is None or item.kind is of_kind) and item.size >= least and (tag is None or tagged(item))
-
-    def tagged(item: Allocation) -> bool:
-        found = item.extra.tag if item.extra is not None else None
-        return found is not None and str(tag) in found and may_see(item.holding.source.process.info.user_id)
+        return item.kind in of_kinds and item.size >= least and all(test(item) for test in tests)
 
     return wanted

@@ -23,12 +23,12 @@ from ttmem.server.routes_now import NowRoutes
 if TYPE_CHECKING:
     from ttmem.model.schema import ServerFigures
 
-# At once. Each of them has a turn of the loop in every round, and refers to everything that is live.
+# At the same time. Each of them gets a turn of the loop in every round, and refers to all live allocations.
 _LISTINGS_PER_USER = 2
 
 
 class Api:
-    """The routes over one server's state."""
+    """The routes of one server."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Api:
         server: Callable[[], ServerFigures],
         catch_up: Callable[[], None],
     ) -> None:
-        """``server`` gives the figures of the server itself; ``catch_up`` is called before each answer."""
+        """``server`` returns the figures of the server itself; ``catch_up`` is called before each answer."""
         self._catch_up = catch_up
         self._listing: dict[int | None, asyncio.Semaphore] = {}  # by user
         now = NowRoutes(ledger, cores, current, server)
@@ -71,7 +71,7 @@ class Api:
         raise HttpError(404, f"there is no {request.path}; there are {', '.join(route.path for route in self.routes)}")
 
     async def handle_metrics_only(self, request: Request) -> Response:
-        """The one page that is served over TCP."""
+        """The only page that is served over TCP."""
         if request.path != "/metrics":
             raise HttpError(404, "only /metrics is served here; the API is on the Unix socket")
         return await self.handle(request)

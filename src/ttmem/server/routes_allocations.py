@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes that go through all live allocations: one by one, as a breakdown, as a dump, and what of them is a leak."""
+"""Routes that examine all live allocations: the list, the breakdown, the dump and the leaks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Final
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
+from ttmem.account.live_set import counted_chips
 from ttmem.analyze.breakdown import KEYS, Breakdown
 from ttmem.documents import snapshot as snap
+from ttmem.documents.dump import KERNELS_LISTED, LISTED, DumpFilter
 from ttmem.documents.leaks import OLDER, LeakFinder
 from ttmem.ingest.clock import Clock, rfc3339
 from ttmem.ingest.time_slices import in_turns, pause, slices, thin
+from ttmem.model.kinds import BREAKDOWN_POOL_OF, KERNEL_KINDS, KINDS, BreakdownPool
 from ttmem.server import request as query
 from ttmem.server.dumps import Dumps
 from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from ttmem.model.schema import Allocations, ServerFigures
 
 ALLOCATIONS_SCHEMA: Final = "ttmem.allocations/1"
-_FILTERS = ("chip", "device", "kind", "pid", "min_size", "tag")
+_FILTERS = (*query.HOLDING_FILTERS, *query.ALLOCATION_FILTERS)
 _SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
     "size": lambda allocation: (allocation.size, allocation.born),
     "newest": lambda allocation: (allocation.born, 0),
@@ -33,7 +36,7 @@ _SORTS: dict[str, Callable[[Allocation], tuple[int, int]]] = {
 
 
 class AllocationRoutes:
-    """What is held, allocation by allocation."""
+    """Routes about single allocations."""
 
     def __init__(self, ledger: Ledger, clock: Clock, dumps: Dumps, server: Callable[[], ServerFigures]) -> None:
         self._ledger = ledger
@@ -43,7 +46,7 @@ class AllocationRoutes:
         self.routes = [
             Route("GET", "/allocations", self._allocations, (*_FILTERS, "sort", "limit", "offset"), lists=True),
             Route("GET", "/breakdown", self._breakdown, ("by", *_FILTERS, "limit"), lists=True),
-            Route("GET", "/dump", self._dump, ("format", "what")),  # those that wait are answered together
+            Route("GET", "/dump", self._dump, ("format", "what", "chip", "pid", "kind", "limit"), lists=True),
             Route("GET", "/leaks", self._leaks, ("older", "pid", "chip"), lists=True),
         ]
 
@@ -58,14 +61,15 @@ class AllocationRoutes:
         offset = query.integer(asked.get("offset", "0"), "offset")
         keep = min(limit + offset, 100_000)
         best: list[tuple[tuple[int, int], int, int, Allocation, Chip]] = []
-        matched = size = 0
+        matched, sizes = 0, [0] * len(BreakdownPool)
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
                 if not (item.refs and wanted(item)):
                     continue
                 chips = here(item.holding)
                 matched += len(chips)
-                size += item.size * len(chips)
+                counted = counted_chips(item)
+                sizes[BREAKDOWN_POOL_OF[item.kind]] += item.counted * sum(chip in counted for chip in chips)
                 place = (order(item), item.born)
                 for index, chip in enumerate(chips):  # in the order of the mesh
                     if len(best) < keep:
@@ -83,7 +87,7 @@ class AllocationRoutes:
         document: Allocations = {
             "schema": ALLOCATIONS_SCHEMA,
             "matched": matched,
-            "bytes": size,
+            "pools": {pool.label: size for pool, size in zip(BreakdownPool, sizes) if size},
             "offset": offset,
             "allocations": page,
         }
@@ -108,11 +112,25 @@ class AllocationRoutes:
         form, what = request.query.get("format", "json"), request.query.get("what", "all")
         if form not in ("json", "text") or what not in ("all", "kernels"):
             raise HttpError(400, "format is 'json' or 'text', what is 'all' or 'kernels'")
-        kernels = what == "kernels"
+        wanted = self._dump_filter(request, kernels=what == "kernels")
         if form == "text":
-            text = await self._dumps.text(kernels=kernels, user_id=request.user_id)
+            text = await self._dumps.text(wanted, user_id=request.user_id)
             return Response(text.encode() + b"\n", content_type="text/plain; charset=utf-8")
-        return json_response(await self._dumps.document(kernels=kernels, user_id=request.user_id))
+        document = await self._dumps.document(wanted, user_id=request.user_id)
+        return await rows_response(lambda: document)
+
+    def _dump_filter(self, request: Request, kernels: bool) -> DumpFilter:
+        asked = request.query
+        chips = frozenset(asked["chip"].split(",")) if "chip" in asked else None
+        pids = frozenset(query.integer(text, "pid") for text in asked["pid"].split(",")) if "pid" in asked else None
+        for pid in pids or ():
+            query.processes(self._ledger, pid)
+        for chip in chips or ():
+            if chip not in self._ledger.chips:
+                raise HttpError(404, f"there is no chip {chip!r}; /snapshot lists those there are")
+        kinds = query.kinds(asked.get("kind")) & (frozenset(KERNEL_KINDS) if kernels else frozenset(KINDS))
+        limit = query.limit({"limit": str(KERNELS_LISTED if kernels else LISTED), **asked})
+        return DumpFilter(kernels, chips, pids, kinds, limit)
 
     async def _leaks(self, request: Request) -> Response:
         asked, ledger = request.query, self._ledger

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes about what was: peaks, phases, histories, and events as they come."""
+"""Routes about the past: peaks, phases, history, and the stream of events."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 PHASES_SCHEMA: Final = "ttmem.phases/1"
 RESET_SCHEMA: Final = "ttmem.peaks_reset/1"
-_MOST_ROWS = 50_000  # of phases in one answer, and a few more to end what was begun
+_MOST_ROWS = 50_000  # of phases in one answer; a phase that was begun is completed
 _ROWS_AT_ONCE = 500
 
 
 class HistoryRoutes:
-    """What was, and what becomes of it."""
+    """Routes about the past, and the stream of events."""
 
     def __init__(self, ledger: Ledger, sink: Sink, history: History, feed: EventStream, clock: Clock) -> None:
         self._ledger = ledger
@@ -72,7 +72,10 @@ class HistoryRoutes:
         return await rows_response(lambda: document)
 
     async def _reset_peaks(self, request: Request) -> Response:
-        """Peaks are everybody's: root and the server's user may reset them, and whoever is alone on the machine."""
+        """All users share the peaks.
+
+        Root and the server's user may reset them, and a user who is alone on the machine.
+        """
         known = (*self._ledger.processes.values(), *self._ledger.departed)
         if request.user_id not in (0, os.getuid()) and any(
             process.info.user_id != request.user_id for process in known
@@ -133,10 +136,10 @@ class HistoryRoutes:
         def rows() -> Iterator[bytes]:
             for number, name in enumerate(names):
                 series = self._history.json(step, since, until, *name)
-                yield b"," if number else b""  # each half is long enough for a turn of its own
+                yield b"," if number else b""  # each half takes long enough for a separate turn
                 yield b"".join(json_text(one).encode() for one in series)
 
-        # Text at once, and never put together: of a large machine it is millions of numbers.
+        # Written as text, piece by piece: a large machine has millions of numbers.
         pieces = [f'{head[:-1]},"series":['.encode(), *await in_turns(rows()), b"]}\n"]
         return Response(_pieces(pieces), length=sum(map(len, pieces)))
 

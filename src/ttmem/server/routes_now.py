@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes about the state of this moment: the snapshot, processes, chips and their cores, the metrics page.
+"""Routes about the current state: the snapshot, processes, chips and their cores, the metrics page.
 
-The account is captured at one moment. It is made into an answer in a thread: with many chips and processes that takes
+The account is captured at one moment. A thread builds the answer, because with many chips and processes that takes
 long, and the loop has other requests to serve.
 """
 
@@ -34,7 +34,7 @@ HEADROOM_SCHEMA: Final = "ttmem.headroom/1"
 
 
 class NowRoutes:
-    """What there is now."""
+    """Routes about the current state."""
 
     def __init__(
         self, ledger: Ledger, cores: Cores, current: CurrentSnapshot, server: Callable[[], schema.ServerFigures]
@@ -95,7 +95,7 @@ class NowRoutes:
         await thin(self._ledger)
         found: list[schema.ProcessRow] = []
         known: dict[tuple[int | None, int | None, float | None], Process]
-        known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may die meanwhile
+        known = {(party.info.pid, party.info.start, party.exited): party for party in parties}  # they may exit soon
         for row in (await asyncio.to_thread(self._current.merged(request.user_id)))["processes"]:
             party = known.get((row["pid"], row["start"], row["exited"]))
             if party is not None:
@@ -144,7 +144,7 @@ class NowRoutes:
     async def _get_cores(self, request: Request) -> Response:
         chip, core = request.query.get("chip"), request.query.get("core")
         if chip is None:
-            raise HttpError(400, "chip is missing; say which one: /snapshot lists those there are")
+            raise HttpError(400, "chip is missing; name one: /snapshot lists those there are")
         try:
             wanted = None if core is None else parse_core(core)
             return json_response(await self._cores.document(chip, wanted, sees(request.user_id)))
@@ -165,7 +165,7 @@ class NowRoutes:
 
 
 def _processes_document(rows: list[schema.ProcessRow]) -> schema.Processes:
-    """Rows that may have ``largest``."""
+    """The document of rows that may have ``largest``."""
     return {"schema": PROCESSES_SCHEMA, "processes": cast("list[schema.ProcessDetail]", rows)}
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Screens: JSON documents as text."""
+"""Screens: renders JSON documents as text."""

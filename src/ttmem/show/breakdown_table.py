@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A breakdown as text: allocations summed by operation, line, stack, shape, kind or program."""
+"""A breakdown as text: for each pool a table of allocations, by operation, line, stack, shape, kind or program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, cast
 
 from ttmem.documents.common_text import short_line
-from ttmem.model.printable import printable, printable_data
+from ttmem.model.stack_frames import folded, line_of
 from ttmem.model.units import human
+from ttmem.show.text import BOLD, DIM, NONE, Column, Style, table, wrap
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import Breakdown, BreakdownRow
+    from ttmem.model.schema import Breakdown, BreakdownPoolRow, BreakdownRow
+    from ttmem.show.text import Cell
 
 By = Literal["op", "line", "stack", "shape", "kind", "program"]  # what allocations are summed by
 WORDS = {
@@ -22,7 +25,7 @@ WORDS = {
     "kind": "kind",
     "program": "program",
 }
-NONE = {
+NO_KEY = {
     "op": "no ttnn operation",
     "line": "no line is known",
     "stack": "no stack is known",
@@ -30,28 +33,77 @@ NONE = {
     "program": "no program",
     "kind": "",
 }
+POOLS = {
+    "dram": "DRAM",
+    "l1_buffers": "L1 buffers",
+    "programs": "cached programs",
+    "host": "host memory",
+    "system": "the runtime's own",
+}
+_PER_CORE_POOLS = ("l1_buffers", "programs", "system")  # their memory is on cores
 
 
-def rows(breakdown: Iterable[BreakdownRow], by: By) -> Iterator[str]:
-    """A line for each row, and for stacks one for each further frame."""
-    for row in breakdown:
-        key = row[by] and str(row[by])
-        frames = key.split("\n") if by == "stack" and key else [short_line(key) if by == "line" else key]
-        first, *rest = (frame and printable(frame) for frame in frames)
-        sizes = printable_data(row["kinds"]).items()
-        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in sizes if by != "kind")
-        line = f"{human(row['bytes']):>10} {row['count']:>7,} x  {first or NONE[by]}"
-        yield f"{line}   {kinds}" if kinds else line
-        yield from (f"{'':22}{frame}" for frame in rest)
+def title(pool: BreakdownPoolRow) -> str:
+    """What a pool sums up to, and over what, where it could be taken for the size of one chip or one core."""
+    name = f"{POOLS[pool['pool']]}, which take turns" if pool["pool"] == "programs" else POOLS[pool["pool"]]
+    over = ["all cores"] if pool["pool"] in _PER_CORE_POOLS else []
+    over += [f"{pool['chips']} chips"] if pool["chips"] > 1 else []
+    where = f", sum over {' of '.join(over)}" if over else ""
+    return f"{name}: {human(pool['bytes'])} in {allocations(pool['count'])}{where}"
 
 
-def render(found: Breakdown) -> str:
+def allocations(count: int) -> str:
+    return f"{count:,} allocation{'' if count == 1 else 's'}"
+
+
+def pool_tables(pools: Iterable[BreakdownPoolRow], by: By, style: Style, most: int | None = None) -> Iterator[str]:
+    """The lines of all pools; ``most`` is how many rows of a pool are shown."""
+    for number, pool in enumerate(pools):
+        stacks = [row["stack"] for row in pool["rows"][:most]] if by == "stack" else []
+        pool = style.clean({**pool, "rows": pool["rows"][:most]})
+        if number:
+            yield ""
+        yield from (style.paint(line, BOLD) for line in wrap(title(pool), style, "  ", ""))
+        yield from _table(pool["rows"], by, stacks, style)
+        left = pool["groups"] - len(pool["rows"])
+        if left:
+            size = pool["bytes"] - sum(row["bytes"] for row in pool["rows"])
+            yield f"{human(size):>10}  in {left:,} more"
+
+
+def _table(rows: list[BreakdownRow], by: By, stacks: list[str | None], style: Style) -> Iterator[str]:
+    """``stacks`` are those of the rows, whose newlines are meant."""
+    made_by = stacks if by == "stack" else [row[by] for row in rows]
+    keys: list[Cell] = [_key(style.clean(line_of(key)) if by == "stack" else key, by) for key in made_by]
+    several = by != "kind" and len({kind for row in rows for kind in row["kinds"]}) > 1
+    columns = [
+        Column("SIZE", [f"{human(row['bytes']):>10}" for row in rows], 0, right=True, gap=2),
+        Column("COUNT", [f"{row['count']:>5,}" for row in rows], 0, right=True, gap=2),
+        Column(WORDS[by].upper(), keys, 0, low=min(40, style.width // 2), gap=2),
+    ]
+    if any(row["chips"] > 1 for row in rows):
+        columns.insert(2, Column("CHIPS", [f"{row['chips']:,}" for row in rows], 0, right=True, gap=2))
+    if several:
+        columns.append(Column("KINDS", [(_kinds(row), DIM) for row in rows], 1, low=20))
+    head, *lines = table(columns, style)
+    yield head
+    for line, stack in zip_longest(lines, stacks):
+        yield line
+        yield from (f"{'':21}{style.clean(frame)}" for frame in folded(stack.split("\n") if stack else ()))
+
+
+def _key(key: str | None, by: By) -> Cell:
+    if not key:
+        return NO_KEY[by], DIM
+    return (short_line(key) or key) if by in ("line", "stack") else key, NONE
+
+
+def _kinds(row: BreakdownRow) -> str:
+    return ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
+
+
+def render(found: Breakdown, style: Style) -> str:
     """An answer of GET /breakdown."""
-    by = cast("By", found["by"])
-    if not found["rows"]:
+    if not found["pools"]:
         return "Nothing is allocated."
-    lines = [f"{human(found['bytes'])} by {WORDS[by]}:", *rows(found["rows"], by)]
-    left = found["count"] - len(found["rows"])
-    if left:
-        lines.append(f"and {left:,} more")
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in pool_tables(found["pools"], cast("By", found["by"]), style))

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 _LONG_CHIP_ID_CHARACTERS = 12
-_WIDE_COLUMNS = 132  # from here on there is room for sizes with their whole units
+_WIDE_COLUMNS = 132  # from this width on, sizes have their full units
 
 
 class Names:
-    """What the chips of a snapshot are called.
+    """The short names of the chips of a snapshot.
 
-    The driver's number and the PCI address where there are such, else the id; of a long id its end, which is where
-    those of one machine differ.
+    The driver's number and the PCI address if known, else the id; for a long id its end, because the ids of one machine
+    differ there.
     """
 
     def __init__(self, chips: list[ChipRow], style: Style) -> None:
@@ -58,7 +58,7 @@ class Names:
         return self._order.get(chip_id, len(self._order))
 
     def several(self, chip_ids: Iterable[str]) -> str:
-        """Many chips in few words.
+        """Several chips in a short text.
 
         >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "identity": "known"} for n in range(9)]
         >>> Names(chips, Style()).several(["u7", "u0", "u1", "u2", "u5"])
@@ -70,14 +70,14 @@ class Names:
         others = [chip_id for chip_id in ordered if chip_id not in self._numbers]
         ends = [self.short(chip_id) for chip_id in others]
         if len(others) > 3:
-            # "to" is for all that stand between in the table.
+            # "to" includes all chips between the two in the table.
             between = self.order(others[-1]) - self.order(others[0]) + 1 == len(others)
             ends = [f"{ends[0]} to {ends[-1]}" if between else f"{ends[0]} and {len(ends) - 1} more"]
         return ", ".join(words + ends)
 
 
 def _number(chip: ChipRow) -> int | None:
-    """The driver's number of a chip, if it is certain that it is this chip's."""
+    """The driver's number of a chip, if it certainly belongs to this chip."""
     return chip["kmd"] if chip["identity"] == "known" else None
 
 
@@ -87,7 +87,7 @@ def _place(chip: ChipRow) -> str:
 
 
 def _shortened(chip_ids: list[str], style: Style) -> dict[str, str]:
-    """The ends of long ids, unless two were the same then."""
+    """The ends of long ids, unless two would be the same."""
     mark = "~" if style.ascii else "…"
     short = {
         chip_id: chip_id if len(chip_id) <= _LONG_CHIP_ID_CHARACTERS else mark + chip_id[1 - _LONG_CHIP_ID_CHARACTERS :]
@@ -107,22 +107,22 @@ def _ranges(numbers: list[int]) -> list[str]:
 
 
 def level(pool: UsedAndReserved) -> int | None:
-    """What a bar shows of buffers: what the allocator took where that is known, else what was asked for."""
+    """The bytes of buffers in a bar: reserved bytes if known, else requested bytes."""
     return pool["reserved"] if pool["reserved"] is not None else pool["used"]
 
 
 def l1_buffers(l1: L1Row) -> UsedAndReserved:
-    """L1 buffers alone: what was taken, as it is part of what is in use at once."""
+    """Reserved bytes of L1 buffers alone, which are part of the L1 in use at one time."""
     return {"used": l1["buffers"], "reserved": l1["at_once_parts"]["l1"]}
 
 
 def share(size: int | None, capacity: int | None) -> float | None:
-    """Part of a capacity, at most all of it: the account may know more bytes than a chip has, a bar may not."""
+    """The share of a capacity, at most 1: the account may have more bytes than a chip, but a bar may not."""
     return None if size is None or not capacity else min(1.0, size / capacity)
 
 
 def percent(part: float | None) -> str:
-    """A part in percent; what is neither nothing nor everything never looks like it.
+    """A share in percent; only exactly 0 and 1 are shown as 0% and 100%.
 
     >>> percent(0.0), percent(1e-6), percent(0.005), percent(0.5), percent(0.9999), percent(1.0), percent(None)
     ('0%', '<1%', '<1%', '50%', '99%', '100%', '-')
@@ -146,7 +146,7 @@ def short_size(size: int | None) -> str:
 
 
 def chip_table(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
-    """A row for each chip: how it is, and how full."""
+    """A row for each chip: its state and its memory use."""
     wide = style.width >= _WIDE_COLUMNS
     telemetry = [_telemetry(chip["telemetry"], chip["remote"], style) for chip in chips]
     pools = [(chip["memory"]["dram"], chip["memory"]["l1"]) for chip in chips]
@@ -169,7 +169,7 @@ def chip_table(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
 
 
 def _idle(chip: ChipRow) -> bool:
-    """Is it known that nobody holds the chip?"""
+    """Whether it is known that no process holds the chip."""
     now = chip["telemetry"]
     return chip["held"] is False and now is not None and now["state"] in ("ok", "no files")
 
@@ -187,7 +187,10 @@ def _pool_columns(
     style: Style,
     idle: list[bool],
 ) -> list[Column]:
-    """Bar, percentage, and used of size. A chip that nobody holds is idle: the most wanted word on a shared machine."""
+    """Bar, percentage, and used of size.
+
+    A chip that no process holds is marked idle, which users of a shared machine need.
+    """
     parts = [share(used, capacity) for used, capacity in pool]
 
     def bar(part: float | None) -> Callable[[int], Cell]:
@@ -201,7 +204,7 @@ def _pool_columns(
     pairs: list[Cell] = []
     for used, capacity in pool:
         over = used is not None and capacity is not None and used > capacity
-        # What is more than there is cannot be there now: the note below the table says what it is.
+        # More than the capacity cannot be in use now; the note below the table explains it.
         shown = capacity if over else used
         pairs.append(
             (f"{text(shown):>{used_width}}{slash}{text(capacity):<{size}}{'!' if over else ''}", RED if over else NONE)
@@ -214,7 +217,7 @@ def _pool_columns(
 
 
 def too_full(chips: list[ChipRow], names: Names) -> list[str]:
-    """Sentences on chips of which more is accounted for than they have."""
+    """Sentences on chips with more accounted bytes than they have."""
     out = []
     for chip in chips:
         dram, l1 = chip["memory"]["dram"], chip["memory"]["l1"]
@@ -229,7 +232,7 @@ def too_full(chips: list[ChipRow], names: Names) -> list[str]:
 
 
 def _telemetry(now: Telemetry | None, remote: bool | None, style: Style) -> tuple[Cell, Cell, Cell]:
-    """Temperature, power and clock; of a chip that does not answer its state in words, and how old the rest is."""
+    """Temperature, power and clock; for a chip that does not answer, its state and the age of the rest."""
     if now is None:
         return ("-", NONE), ("remote" if remote else "-", DIM if remote else NONE), ("-", NONE)
     temperature, limit = now["temperature_c"], now["temperature_max_c"]

@@ -30,7 +30,7 @@ def render(document: Doctor, *, verbose: bool = False) -> str:
 
 
 def verdict_line(counts: LevelCounts) -> str:
-    """How many findings there are of each level, in one line."""
+    """The number of findings of each level, in one line."""
     warnings = f"{counts['warning']} warning{'' if counts['warning'] == 1 else 's'}"
     missed = f", {counts['unknown']} not looked at" if counts["unknown"] else ""
     return f"ttmem doctor: {counts['broken']} broken, {warnings}, {counts['ok']} fine{missed}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BAR_COLUMNS = 10
 _UNSEEN_SHOWN = 3  # processes to name of which something is not known
 _BREAKDOWNS_SHOWN = 4  # breakdowns that differ; of more than that the fullest are shown
-_WORDS = {
+KIND_WORDS = {
     "dram": "DRAM buffers",
     "l1": "L1 buffers",
     "host": "host memory",
@@ -37,8 +37,8 @@ _WORDS = {
 
 
 def breakdowns(snapshot: Snapshot, names: Names, style: Style, in_full: bool) -> list[str]:
-    """All breakdowns; chips with the same figures share one, as replicas of a model have."""
-    counted: dict[str, int] = {}  # by chip, the bytes that only tt-metal's own counters know of
+    """All breakdowns; chips with the same figures, such as replicas of a model, share one."""
+    counted: dict[str, int] = {}  # by chip, the bytes that are only in tt-metal's own counters
     for process in snapshot["processes"]:
         for found in process["chips"] if process["state"] == "untracked" else ():
             if found.get("source") == "shm":
@@ -112,7 +112,7 @@ class _Rows:
 
 
 def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
-    """Nothing, if nothing is known."""
+    """The breakdown of a chip; empty if nothing is known."""
     memory = chip["memory"]
     dram, l1, system = memory["dram"], memory["l1"], memory["system"]
     if dram["used"] is None and l1["used"] is None and memory["host"]["used"] is None:
@@ -128,7 +128,7 @@ def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
     aside = [f"of {human(region)} set aside"] if region else []
     rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small, l1["small"])]))
     for kind, (held, resident) in _programs(l1).items():
-        _shared(rows, _WORDS[kind], held, resident, parts[kind], core)
+        _shared(rows, KIND_WORDS[kind], held, resident, parts[kind], core)
     rows.part("firmware", l1["firmware"], core)
     rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
     _reporter(rows, memory["reporter"], core)
@@ -140,7 +140,7 @@ def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
 
 
 def _traces(rows: _Rows, dram: DramRow, size: int | None) -> None:
-    """What the total is made of, by its own measure: taken, or asked for."""
+    """The parts of the total, reserved or requested like the total itself."""
     trace = dram["trace"]
     measure: Literal["used", "reserved"] = "used" if dram["reserved"] is None else "reserved"
     rows.part("DRAM buffers", max(0, (dram[measure] or 0) - (trace[measure] or 0)), size)
@@ -148,7 +148,7 @@ def _traces(rows: _Rows, dram: DramRow, size: int | None) -> None:
 
 
 def _programs(l1: L1Row) -> dict[ProgramKind, tuple[int | None, int | None]]:
-    """By kind, what all cached programs hold, and of it what is resident."""
+    """By kind, the bytes of all cached programs, and the resident part."""
     return {
         "cb": (l1["cb"]["held"], l1["cb"]["resident"]),
         "dfb": (l1["dfb"]["held"], l1["dfb"]["resident"]),
@@ -160,7 +160,10 @@ def _programs(l1: L1Row) -> dict[ProgramKind, tuple[int | None, int | None]]:
 def _shared(
     rows: _Rows, name: str, held: int | None, resident: int | None, at_once: int | None, capacity: int | None
 ) -> None:
-    """What programs hold: the bar is of what is resident, if that is known; the rest is of programs only cached."""
+    """A kind of cached programs: the bar shows the resident part, if known.
+
+    The rest belongs to programs that are only cached.
+    """
     if not held:
         return
     size = held if at_once is None else at_once
@@ -180,7 +183,10 @@ def _cached(size: int | None, capacity: int | None) -> str:
 
 
 def _asked(buffers: UsedAndReserved, pool: UsedAndReserved) -> list[str]:
-    """A tile in one bank costs all banks as much. What was taken may be known of one process and not of another."""
+    """The requested bytes, if they differ: a tile in one bank takes the same space in all banks.
+
+    Reserved bytes may be known for only some processes.
+    """
     if human(buffers["reserved"]) in (human(None), human(buffers["used"])):
         return []
     known = "" if pool["reserved"] is not None else "as far as that is known "
@@ -188,7 +194,7 @@ def _asked(buffers: UsedAndReserved, pool: UsedAndReserved) -> list[str]:
 
 
 def _peak(peak: int, now: int | None) -> str:
-    """A peak of what was asked for may be less than what is taken now."""
+    """The peak; a peak of requested bytes may be less than what is reserved now."""
     less = now is not None and peak < now and human(peak) != human(now)
     return f"peak {human(peak)}{' asked for' if less else ''}"
 
@@ -201,7 +207,7 @@ def _of_dram(dram: DramRow) -> str:
 
 
 def _of_l1(l1: L1Row) -> str:
-    """What all cached programs need may be more than there is, for they take turns."""
+    """The notes of L1; cached programs use L1 in turn, so their sum may exceed the capacity."""
     parts, peak = l1["at_once_parts"], l1["peak"]
     held = [(size, parts[kind]) for kind, (size, _) in _programs(l1).items()]
     absent = sum(size - now for size, now in held if size is not None and now is not None)
@@ -209,7 +215,7 @@ def _of_l1(l1: L1Row) -> str:
     if absent > 0 and l1["at_once"] is not None:
         notes.append(f"{human(l1['at_once'] + absent)} with all cached programs")
     programs = any(size for size, _ in held)
-    if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has one
+    if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has the peak
         text = _peak(peak, (parts["l1"] or 0) + (parts["l1_small"] or 0))
         if peak or not programs:
             notes.append(f"buffers: {text}" if programs else text)
@@ -238,14 +244,14 @@ def _sizes(pool: DramRow | L1Row) -> list[str]:
 def _reporter(rows: _Rows, reported: ReporterRow, capacity: int | None) -> None:
     """L1 as reported by the allocators, if a process publishes it, and what the difference means."""
     if reported["total"] is None or not reported["inferred"]:
-        return  # if nothing is inferred, all is tracked, and the line on completeness says so
+        return  # everything is tracked; the line on completeness states it
     rows.add("L1 tracked", reported["tracked"], capacity, "allocator-tracked")
     rows.add("L1 reported", reported["total"], capacity, "total from MemoryReporter")
     rows.add("L1 inferred", reported["inferred"], capacity, "CB + kernels (inferred): what is not tracked")
 
 
 def _known(memory: MemoryRow, counted: int | None) -> str:
-    """How the numbers are known, and what is missing; ``counted`` bytes are known from tt-metal's counters alone."""
+    """The confidence of the numbers, and what is missing; ``counted`` bytes come only from tt-metal's counters."""
     known = memory["confidence"]
     by = {
         "exact": known["exact"],
@@ -253,7 +259,10 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
         "estimated": known["estimated"],
         "reported by tt-metal's own counters": counted,
     }
-    sizes = [f"{human(size)} {name}" for name, size in by.items() if size]
+    # Shares, not sums: the bytes are of pools that do not add up.
+    found = {name: size for name, size in by.items() if size}
+    total = sum(found.values())
+    sizes = [f"{percent(size / total) if len(found) > 1 else 'all'} {name}" for name, size in found.items()]
     # Who allocates in another thread than the one that opened the device counts for nothing there.
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
     out = [", ".join(sizes) or nothing]
@@ -266,7 +275,7 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
         out.append(f"not known: {_kinds(memory['missing'])}")
     unseen = [one for one in memory.get("unseen", []) if set(one["missing"]) - set(memory["missing"])]
     for one in unseen[:_UNSEEN_SHOWN]:
-        everything = len(one["missing"]) == len(_WORDS)
+        everything = len(one["missing"]) == len(KIND_WORDS)
         out.append(f"of pid {one['pid'] or '?'} not known: {'anything' if everything else _kinds(one['missing'])}")
     if len(unseen) > _UNSEEN_SHOWN:
         out.append(f"nor all of {len(unseen) - _UNSEEN_SHOWN} more")
@@ -274,4 +283,4 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
 
 
 def _kinds(labels: list[str]) -> str:
-    return ", ".join(_WORDS.get(label, label) for label in labels)
+    return ", ".join(KIND_WORDS.get(label, label) for label in labels)

@@ -28,11 +28,11 @@ WORDS = {
 }
 _SHADES = ("░▒▓█", ".:+#")
 _STEPS = (0.25, 0.5, 0.75)
-MOST_CORES = 1 << 14  # that a screen is made for; no chip comes near
+MOST_CORES = 1 << 14  # limit for a screen; no chip has nearly as many
 
 
 def shade(part: float, ascii: bool) -> str:
-    """One sign for how full something is.
+    """One character for how full something is.
 
     >>> [shade(part, True) for part in (0.1, 0.3, 0.6, 1.0)]
     ['.', ':', '+', '#']
@@ -47,14 +47,14 @@ def legend(ascii: bool) -> str:
 
 
 def known(value: T | None) -> T:
-    """A value that is null only if nothing is known of the chip. An answer with a null elsewhere is malformed."""
+    """A value that is null only for an unknown chip. Any other answer with null is malformed."""
     if value is None:
         raise ValueError("a value is null although the chip is known")
     return value
 
 
 def owner_text(owner: OwnerRow) -> str:
-    """Who owns an allocation: what it is called, and by which program of which process.
+    """The owner of an allocation: its name, program and process.
 
     >>> owner = {"tag": None, "operation": "ttnn::add", "program": 7, "pid": 42, "name": "python", "kind": "cb"}
     >>> owner_text(owner)
@@ -83,7 +83,7 @@ def _process(pid: int | None, name: str | None) -> str:
 
 
 def segment_text(segment: SegmentRow) -> str:
-    """What lies in a segment: its owners, and what lies in them."""
+    """The contents of a segment: its owners, and the circular buffers inside them."""
     words = []
     for owner in segment["owners"]:
         text = owner_text(owner)
@@ -112,12 +112,12 @@ def floor_text(found: Cores) -> str:
 
 
 def at_least(found: Cores) -> str:
-    """What stands before the sum of what is used, if there may be more."""
+    """The prefix of the used bytes if there may be more."""
     return "at least " if any(core["unknown"] for core in found["cores"]) else ""
 
 
 def clashes(core: CoreRow) -> bool:
-    """Do allocations overlap there?"""
+    """Whether allocations overlap there."""
     return bool(core["overlap"]) or (core["headroom"] is not None and core["headroom"] < 0)
 
 
@@ -200,10 +200,10 @@ def _cell(core: CoreRow | None, dispatch: bool, size: int, chosen: bool, style: 
 
 
 def _wall(found: Cores, style: Style) -> list[str]:
-    """The core where the two sides of L1 are nearest to each other, and whose they are."""
+    """The core with the least headroom, and the owners on both sides."""
     worst = worst_core(found)
     reaches = [core["worst"] for core in found["cores"] if core["worst"] is not None]
-    highest = max(reaches, key=lambda reach: reach["end"], default=None)  # it may be on other cores than what ran last
+    highest = max(reaches, key=lambda reach: reach["end"], default=None)  # perhaps on other cores
     if worst is None:
         lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
         return lines if highest is None else [*lines, *_highest(found, highest, style)]
@@ -216,14 +216,14 @@ def _wall(found: Cores, style: Style) -> list[str]:
     program = program_of(found, worst["program"])
     below = "nothing above the base" if worst["end"] is None else program_text(program)
     bottom = known(found["l1"])["base"] if worst["end"] is None else worst["end"]
-    lines += wrap(f"from {found['floor']['address']} up: {floor_text(found)}", style, "    ", "  ")
-    lines += wrap(f"up to {bottom}: {below}", style, "    ", "  ")
+    lines += wrap(f"from {known(found['floor']['address']):#x} up: {floor_text(found)}", style, "    ", "  ")
+    lines += wrap(f"up to {bottom:#x}: {below}", style, "    ", "  ")
     return lines if highest is None or highest["end"] <= bottom else [*lines, *_highest(found, highest, style)]
 
 
 def _highest(found: Cores, cached: WorstProgram, style: Style) -> list[str]:
     """The cached program that ends highest."""
-    text = f"of all cached programs up to {cached['end']}: {program_text(program_of(found, cached['program']))}"
+    text = f"of all cached programs up to {cached['end']:#x}: {program_text(program_of(found, cached['program']))}"
     return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
 
 
@@ -242,14 +242,14 @@ def core_lines(found: Cores, style: Style) -> list[str]:
     lines += wrap(f"ran last: {program_text(program_of(found, core['program']))}", style, "    ", "  ")
     shown = [*reversed(detail["segments"])]
     if detail["listed_to"] is not None:
-        lines += wrap(f"above {detail['listed_to']} there is more, which is not listed", style, "    ", "  ")
+        lines += wrap(f"above {detail['listed_to']:#x} there is more, which is not listed", style, "    ", "  ")
     size = known(found["l1"])["size"]
     bars: list[Any] = [_bar((segment["end"] - segment["start"]) / size, segment["kind"], style) for segment in shown]
     colours = [DIM if segment["kind"] in ("free", "small_free", "firmware", "ring") else NONE for segment in shown]
     lines += table(
         [
-            Column("FROM", [str(segment["start"]) for segment in shown], 0, right=True),
-            Column("TO", [str(segment["end"]) for segment in shown], 3, right=True, gap=2),
+            Column("FROM", [f"{segment['start']:#x}" for segment in shown], 0, right=True),
+            Column("TO", [f"{segment['end']:#x}" for segment in shown], 3, right=True, gap=2),
             Column("SIZE", [human(s["end"] - s["start"]) for s in shown], 0, right=True, gap=2),
             Column("", bars, 4, low=4, high=12, gap=2),
             Column("WHAT", [(WORDS[s["kind"]], colour) for s, colour in zip(shown, colours)], 0, gap=2),
@@ -283,8 +283,8 @@ def _doubts(found: Cores, style: Style) -> list[str]:
         lines += [style.paint(line, RED) for line in wrap(f"! {warning[0].upper()}{warning[1:]}.", style)]
     for first, second in found["overlaps"]:
         text = (
-            f"{WORDS[first['kind']]} at {first['address']} ({owner_text(first)}) and {WORDS[second['kind']]} at "
-            f"{second['address']} ({owner_text(second)}) overlap"
+            f"{WORDS[first['kind']]} at {first['address']:#x} ({owner_text(first)}) and {WORDS[second['kind']]} at "
+            f"{second['address']:#x} ({owner_text(second)}) overlap"
         )
         lines += wrap(text, style, "    ", "  ")
     return ["", *lines] if lines else []

@@ -23,14 +23,12 @@ def render(found: list[PeakRow], style: Style) -> str:
     found = style.clean(found)
     lines = []
     for one in found:
-        if "kind" not in one:  # those of a pool have the same allocations again
+        if "kind" not in one:  # a pool has the same allocations again
             continue
         title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
         lines += wrap(title, style)
         for item in one["largest"][:_ALLOCATIONS_SHOWN]:
-            where = (
-                "" if item["kind"] in _IN_THE_RING else f" at {item['address']}"
-            )  # kernels have no address of their own
+            where = "" if item["kind"] in _IN_THE_RING else f" at {item['address']:#x}"
             text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
             words = text, item["cores"], item["tag"], item["shape"], short_line(item["line"])
             lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of processes in a snapshot: who holds which chip, and how much of it."""
+"""The table of processes in a snapshot: the chips they hold, and their memory there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from ttmem.model.schema import ChipRow, ChipShare, CountedKind, ProcessRow, Snapshot
 
     SizeName = Literal["dram", "l1", "peak_dram", "peak_l1"]
-    Sizes = tuple[tuple[int | None, bool], ...]  # in the order of _SIZES, each with whether it is shared in time
+    Sizes = tuple[tuple[int | None, bool], ...]  # in the order of _SIZES, each with whether programs use it in turn
     Row = tuple[ProcessRow, str, list[tuple[int | None, bool]]]  # process, chips, sizes as above
 
 _EXITED_SHOWN = 5
+_WIDE_COLUMNS = 132  # from here on there is room for what the host has to do with it
 _CHIPS_SHOWN = 8
-_CHIPS_CHARACTERS = 12  # characters of chips' names that have room nearly always
+_CHIPS_CHARACTERS = 12  # characters of chip names that nearly always fit
 _SIZES: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1 BUFFERS")
@@ -31,7 +32,7 @@ MEANINGS = {
 
 
 def nobody(snapshot: Snapshot) -> str:
-    """What an empty list of processes means."""
+    """The message for an empty list of processes."""
     state = next((source["state"] for source in snapshot["sources"] if source["name"] == "processes"), "ok")
     if state in ("ok", "absent"):
         return NOBODY
@@ -41,7 +42,7 @@ def nobody(snapshot: Snapshot) -> str:
 def process_table(
     processes: list[ProcessRow], chips: list[ChipRow], names: Names, style: Style, otherwise: str = NOBODY
 ) -> list[str]:
-    """A row for each process and each group of chips on which it holds the same."""
+    """A row for each process and each group of chips with equal amounts."""
     if not processes:
         return wrap(otherwise, style)
     shown, hidden = _chosen(processes, names)
@@ -55,7 +56,7 @@ def process_table(
         return Column(title, list(zip(texts, dim)), rank, **keywords)
 
     def once(texts: list[str]) -> list[str]:
-        """The columns of the process itself; they are filled in its first row only."""
+        """A column of the process itself, filled in its first row only."""
         return [text if is_first else "" for text, is_first in zip(texts, first)]
 
     of = [row[0] for row in rows]
@@ -72,6 +73,9 @@ def process_table(
         texts = [human(row[2][place][0]) + ("*" if row[2][place][1] else " ") for row in rows]
         if rank == 0 or any(text != "- " for text in texts):
             found.append(column(f"{title} ", texts, rank, right=True, low=10, high=11))
+    resident = once([human(process["rss"]) for process in of])
+    if style.width >= _WIDE_COLUMNS and any(text not in ("", "-") for text in resident):
+        found.append(column("HOST RAM", resident, 6, right=True))
     if any(containers):
         found.append(column("CONTAINER", containers, 3, low=12))
     if any(commands):
@@ -85,7 +89,7 @@ def _state(process: ProcessRow) -> str:
 
 
 def _chosen(processes: list[ProcessRow], names: Names) -> tuple[list[ProcessRow], int]:
-    """The live ones in the order of their chips, the last few that exited, and how many of those are not shown."""
+    """Living processes in the order of their chips, the last few exited ones, and the number of those not shown."""
 
     def place(process: ProcessRow) -> tuple[int, int]:
         chip_ids = [share["chip"] for share in process["chips"]] + process.get("holds", [])
@@ -101,7 +105,7 @@ def _chosen(processes: list[ProcessRow], names: Names) -> tuple[list[ProcessRow]
 
 
 def _rows(process: ProcessRow, chips: dict[str, ChipRow], names: Names) -> list[Row]:
-    """Chips of which it holds equal amounts share a row."""
+    """The rows of a process; chips with equal amounts share a row."""
     groups: dict[Sizes, list[str]] = {}
     for share in process["chips"]:
         sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
@@ -127,7 +131,7 @@ def _chips(chip_ids: list[str], names: Names) -> str:
 
 
 def _fullest(process: ProcessRow, groups: list[tuple[Sizes, list[str]]], names: Names) -> list[Row]:
-    """Of many chips with different amounts the fullest, the sum of the others, and those of which nothing is known."""
+    """For many chips with different amounts: the fullest, the sum of the others, and those with unknown amounts."""
     known = [group for group in groups if any(size is not None for size, _ in group[0])]
     by_size = sorted(known, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
     most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
@@ -145,7 +149,7 @@ def _fullest(process: ProcessRow, groups: list[tuple[Sizes, list[str]]], names: 
 
 
 def size_of(share: ChipShare, name: SizeName, state: str) -> int | None:
-    """What a share has of a pool; of one that died only tt-metal's counters tell."""
+    """The bytes of a share in a pool; for a stale process, tt-metal's counters."""
     counted = share.get("shm")
     if state == "stale" and counted and not name.startswith("peak"):
         kinds: tuple[CountedKind, ...] = ("dram", "trace") if name == "dram" else ("l1", "l1_small", "cb")
@@ -154,18 +158,18 @@ def size_of(share: ChipShare, name: SizeName, state: str) -> int | None:
 
 
 def in_turns(name: str, size: int | None, chip: ChipRow | None, state: str) -> bool:
-    """Is this more L1 than is in use at once, because cached programs take turns in it?"""
+    """Whether this is more L1 than is in use at one time, because cached programs use it in turn."""
     if not name.endswith("l1") or size is None or chip is None:
         return False
     l1 = chip["memory"]["l1"]
-    # What is in use now says nothing of a moment that is over.
+    # The current use says nothing about an exited process.
     past = name == "peak_l1" or state in ("stale", "exited")
     limit = l1["capacity"] if past or l1["at_once"] is None else l1["at_once"]
     return limit is not None and size > limit
 
 
 def _command(text: str) -> str:
-    """Without the folder of the program, which would take all the room.
+    """The command line without the folder of the program, to save room.
 
     >>> _command("/opt/venv/bin/python model.py"), _command("")
     ('python model.py', '')
@@ -179,7 +183,7 @@ def user_of(process: ProcessRow) -> str:
 
 
 def _meanings(shown: list[ProcessRow], hidden: int, rows: list[Row]) -> list[str]:
-    """What the reader has to know about the rows."""
+    """Explanations of marks in the rows."""
     out = [f"and {hidden} more that exited"] if hidden else []
     if any(marked for _, _, sizes in rows for _, marked in sizes):
         out.append("* with all cached programs, which share L1 in time: less than that is in use at once.")

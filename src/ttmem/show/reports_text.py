@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tt-metal's memory reports as text: a table for each report, and how much of it a server tracks."""
+"""tt-metal's memory reports as text: a table for each report, compared with what a server tracks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _render_blocks(kind: str, blocks: list[ReportBlock] | None) -> list[str]:
 
 
 def _render_programs(states: list[ReportState]) -> list[str]:
-    """One line a program, of the last ones."""
+    """One line for each of the last programs."""
     lines = [f"  {'PROGRAM':<10}{'DRAM ALLOCATED':>16}{'L1 ALLOCATED':>16}{'L1_SMALL':>12}{'L1 LARGEST FREE':>18}"]
     if len(states) > _PROGRAMS_SHOWN:
         lines.append(f"  and {len(states) - _PROGRAMS_SHOWN} before; --json has them all")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,22 +12,23 @@ from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
 from ttmem.model.units import complete, human
-from ttmem.show.breakdown_table import WORDS, rows
+from ttmem.show.breakdown_table import WORDS, pool_tables
 from ttmem.show.chip_table import percent
 from ttmem.show.explain_text import block
-from ttmem.show.text import cells, style_of, wrap
+from ttmem.show.text import BOLD, NONE, RED, YELLOW, Style, wrap
 
 if TYPE_CHECKING:
     from typing import Literal
 
     from ttmem.model.schema import AllocationRow, KindPeak, LeftRow, MainPool, PeakRow, ReservedPeak, Run, RunChip
+    from ttmem.show.text import Cell
 
     By = Literal["op", "line", "shape", "kind", "program"]
 
+_NEARLY_FULL, _GETTING_FULL = 0.9, 0.75  # shares of the capacity from which a line warns
 _LARGEST_SHOWN = 5
 _BREAKDOWN_ROWS = 8
 _MESHES_SHOWN = 4  # with their sizes
-_UNDER_NAME = " " * 24  # of a row
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
     Kind.TRACE: "trace buffers",
@@ -54,32 +54,42 @@ _OVERLAP = (
 )
 
 
-def render(run: Run, by: By = "op") -> str:
+def render(run: Run, style: Style, by: By = "op") -> str:
     """The text of a document with schema "ttmem.run/1"; ``by`` names the breakdown of the peak to show."""
-    lines = ["", _headline(run)]
+    lines: list[Cell] = [_plain(""), _headline(run)]
     if not run["chips"]:
-        lines += ["", *_nothing(run)]
-    for alike, figures in _alike(run):
-        lines += ["", *_heading(alike), *figures]
+        lines += [_plain(""), *map(_plain, _nothing(run))]
+    for alike, figures in _alike(run, style):
+        lines += [_plain(""), *_heading(alike, style), *figures]
     if run["chips"]:
-        lines += _breakdown(run, by)
-        lines += _sizing(run)
-        lines += ["", *_left(run)]
-    lines += ["", *_warnings(run)]
-    lines = [*map(printable, lines), *_failed(run)]  # what explains a failure has colours, and is printable already
-    return "\n".join(line.rstrip() for line in lines)
+        lines += _breakdown(run, by, style)
+        lines += _sizing(run, style)
+        lines += [_plain(""), *_left(run)]
+    lines += [_plain(""), *_warnings(run, style)]
+    # Painted only here: before that a line is made printable, which removes what sets colours.
+    painted = [style.paint(printable(text).rstrip(), colour) for text, colour in lines]
+    return "\n".join([*painted, *_failed(run, style)])
 
 
-def _headline(run: Run) -> str:
+def _plain(text: str) -> Cell:
+    return text, NONE
+
+
+def _bold(text: str) -> Cell:
+    return text, BOLD
+
+
+def _headline(run: Run) -> Cell:
     lost = f"{run['dropped']:,} lost" if run["dropped"] else "none lost"
     share = "not audited" if run["completeness"] is None else f"{complete(run['completeness'])} complete"
     if run["uncertain"]:
         shown = "" if run["completeness"] is None else f"{share}, "
         share = f"{shown}uncertain: {counts_text(run['uncertain'])}"
-    return (
+    text = (
         f"ttmem run: exit {run['exit_code']} after {run['duration_s']:.1f} s; "
         f"{run['events']:,} records, {lost}; {share}"
     )
+    return text, YELLOW if run["dropped"] or run["uncertain"] else BOLD
 
 
 def _nothing(run: Run) -> list[str]:
@@ -88,31 +98,32 @@ def _nothing(run: Run) -> list[str]:
     return ["No process of this command was seen to open a device."]
 
 
-def _alike(run: Run) -> list[tuple[list[RunChip], list[str]]]:
+def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
     """Chips with the same figures, and these figures: the chips of a mesh are in lock step and shown once."""
     peaks = {(peak["chip"], peak["kind"]): peak for peak in run["peaks"] if "kind" in peak}
     largest = {chip["chip"]: _at_peaks(run, chip, peaks) for chip in run["chips"]}
     own = [label for label in _LABELS if label not in _OF_RUNTIME]
-    found: dict[tuple[str, ...], list[RunChip]] = {}
+    found: dict[tuple[str | Cell, ...], list[RunChip]] = {}
     for chip in run["chips"]:
-        found.setdefault((_board(chip), *_figures([chip], own), *largest[chip["chip"]]), []).append(chip)
-    return [(alike, [*_figures(alike, _LABELS), *largest[alike[0]["chip"]]]) for alike in found.values()]
+        found.setdefault((_board(chip), *_figures([chip], own, style), *largest[chip["chip"]]), []).append(chip)
+    return [(alike, [*_figures(alike, _LABELS, style), *largest[alike[0]["chip"]]]) for alike in found.values()]
 
 
-def _heading(chips: Sequence[RunChip]) -> list[str]:
+def _heading(chips: Sequence[RunChip], style: Style) -> list[Cell]:
     if len(chips) == 1:
-        return [f"chip {chips[0]['chip']}  {_board(chips[0])}"]
+        return [_bold(f"chip {chips[0]['chip']}  {_board(chips[0])}")]
     chip_ids = ", ".join(chip["chip"] for chip in chips)
-    return wrap(f"{len(chips)} chips  {_board(chips[0])}, the same on each: {chip_ids}", style_of(sys.stderr), "  ", "")
+    text = f"{len(chips)} chips  {_board(chips[0])}, the same on each: {chip_ids}"
+    return [_bold(line) for line in wrap(text, style, "  ", "")]
 
 
 def _board(chip: RunChip) -> str:
     return chip["board"] or chip["arch"] or ""
 
 
-def _figures(chips: Sequence[RunChip], kinds: Sequence[str]) -> list[str]:
+def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> list[Cell]:
     """The table of chips that differ in nothing but what the runtime has for itself; of that the highest is shown."""
-    lines = [f"  {'':22} {'peak':>11} {'at the end':>11}"]
+    lines = [_bold(f"  {'over all cores, banks':22} {'peak':>11} {'at the end':>11}")]
     none: KindPeak = {"peak": 0, "end": 0}
     for kind in kinds:
         found = [chip["kinds"].get(kind, none) for chip in chips]
@@ -122,19 +133,22 @@ def _figures(chips: Sequence[RunChip], kinds: Sequence[str]) -> list[str]:
             if min(peaks) < max(peaks):
                 note = f"on the chip with most, {human(min(peaks))} on the one with least"
             end = human(max(figure["end"] for figure in found))
-            lines.append(f"  {_NAME_OF[kind]:22} {human(max(peaks)):>11} {end:>11}   {note}")
+            lines.append(_plain(f"  {_NAME_OF[kind]:22} {human(max(peaks)):>11} {end:>11}   {note}"))
     for pool, name in _POOLS:
-        lines += _taken(chips[0][pool], name)
+        lines += _taken(chips[0][pool], name, style)
     return lines
 
 
-def _taken(figure: ReservedPeak, name: str) -> list[str]:
+def _taken(figure: ReservedPeak, name: str, style: Style) -> list[Cell]:
     capacity, taken = figure["buffer_capacity"], figure["reserved_peak"]
     if capacity is None:
         return []
     share = f"{_part(taken, capacity)} of {human(capacity)}"
     line = f"  {name:22} {human(taken):>11} {human(figure['reserved_end']):>11}   peak is {share}"
-    return [line, *(wrap(_OVERLAP, style_of(sys.stderr), "    ", "    ") if taken > capacity else [])]
+    part = taken / capacity if capacity else 0.0
+    colour = RED if part >= _NEARLY_FULL else YELLOW if part >= _GETTING_FULL else NONE
+    overlap = wrap(_OVERLAP, style, "    ", "    ") if taken > capacity else []
+    return [(line, colour), *((more, RED) for more in overlap)]
 
 
 def _part(size: int, capacity: int) -> str:
@@ -144,15 +158,15 @@ def _part(size: int, capacity: int) -> str:
     return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
-def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow]) -> list[str]:
+def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow]) -> list[Cell]:
     """What the peak of each pool's buffers was made of; they rarely come at the same time."""
     lines = []
     for kind in (Kind.DRAM.label, Kind.L1.label):
         peak = peaks.get((chip["chip"], kind))
         if peak is not None:
             after, size = _after(run, peak["time"]), human(peak["bytes"])
-            lines.append(f"  at the peak of {_NAME_OF[kind]}, {size} after {after:.2f} s, the largest were:")
-            lines += [f"    {_line(allocation)}" for allocation in peak["largest"][:_LARGEST_SHOWN]]
+            lines.append(_bold(f"  at the peak of {_NAME_OF[kind]}, {size} after {after:.2f} s, the largest were:"))
+            lines += [_plain(f"    {_line(allocation)}") for allocation in peak["largest"][:_LARGEST_SHOWN]]
     return lines
 
 
@@ -161,44 +175,32 @@ def _after(run: Run, time: float | None) -> float:
     return max(0.0, time - run["started"]) if time is not None else 0.0
 
 
-def _breakdown(run: Run, by: By) -> list[str]:
-    """Who made what was live at the peak of all buffers, over all chips."""
+def _breakdown(run: Run, by: By, style: Style) -> list[Cell]:
+    """Who made what was live at the peak of all buffers: for each pool, over all chips."""
     found = run["breakdown"][by]
-    if not found or all(row[by] is None for row in found):
+    if all(row[by] is None for pool in found for row in pool["rows"]):
         return []
-    total = human(sum(row["bytes"] for row in found))
-    style = style_of(sys.stderr)
-    chips = len(run["peak"]["chips"])
-    where = f" on {chips} chips" if chips > 1 else ""
+    inner = Style(style.width - 2, ascii=style.ascii)
     after = _after(run, run["peak_time"])
-    lines = ["", f"all that was live{where} at the peak of the buffers, {total} after {after:.2f} s, by {WORDS[by]}:"]
-    for line in rows(found[:_BREAKDOWN_ROWS], by):
-        name, _, kinds = line.rpartition("   ")
-        if cells(line) + 2 <= style.width or not name.strip():
-            lines.append(f"  {line}")
-        else:
-            lines += [f"  {name}", *wrap(kinds, style, _UNDER_NAME)]
-    rest = found[_BREAKDOWN_ROWS:]
-    if rest:
-        lines.append(f"  {human(sum(row['bytes'] for row in rest)):>10}  in {len(rest):,} more")
-    return lines
+    lines = [_plain(""), _bold(f"what was live at the peak of the buffers, after {after:.2f} s, by {WORDS[by]}:")]
+    return lines + [_plain(f"  {line}") for line in pool_tables(found, by, inner, _BREAKDOWN_ROWS)]
 
 
-def _sizing(run: Run) -> list[str]:
+def _sizing(run: Run, style: Style) -> list[Cell]:
     """Which sizes would have been enough, and how close programs came to the L1 buffers."""
-    lines: list[str] = []
+    lines: list[Cell] = []
     for advice in run["sizing"][:_MESHES_SHOWN]:
         chips = advice["chips"]
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
-        lines += ["", f"sizes, pid {advice['pid']} on chip {chips[0]}{several}{_doubt(run)}:"]
+        lines += [_plain(""), _bold(f"sizes, pid {advice['pid']} on chip {chips[0]}{several}{_doubt(run)}:")]
         for line in advice["lines"]:
-            lines += wrap(line["text"], style_of(sys.stderr), "    ", "  ")
+            lines += map(_plain, wrap(line["text"], style, "    ", "  "))
     if len(run["sizing"]) > _MESHES_SHOWN:
-        lines.append(f"  and {len(run['sizing']) - _MESHES_SHOWN:,} more in --json")
+        lines.append(_plain(f"  and {len(run['sizing']) - _MESHES_SHOWN:,} more in --json"))
     return lines
 
 
-def _failed(run: Run) -> list[str]:
+def _failed(run: Run, style: Style) -> list[str]:
     """The last failure, explained, if the command did not end well; else that there were some."""
     if not run["failures"]:
         return []
@@ -207,13 +209,13 @@ def _failed(run: Run) -> list[str]:
     if not run["exit_code"]:
         times, which = _times(run["failed"]), "" if run["failed"] == 1 else "The last: "
         headline = last["verdict"]["headline"]
-        text = f"An allocation failed {times}, and the command went on; --json has why. {which}{headline}"
-        return ["", *wrap(printable(text), style_of(sys.stderr))]
-    lines = ["", *block(f"An allocation failed, {before:.1f} s before the end", last["verdict"], style_of(sys.stderr))]
+        text = f"An allocation failed {times}, and the command continued; --json explains it. {which}{headline}"
+        return ["", *(style.paint(line, YELLOW) for line in wrap(printable(text), style))]
+    lines = ["", *block(last["verdict"], style, ("when", f"{before:.1f} s before the command ended"))]
     earlier, kept = run["failed"] - 1, len(run["failures"]) - 1
     if earlier:
         which = f"the last {kept}" if earlier > kept else "them"
-        lines.append(f"  refused before that: {_times(earlier)}; --json has {which}")
+        lines.append(f"  allocations failed before that: {_times(earlier)}; --json has {which}")
     return lines
 
 
@@ -221,13 +223,13 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _left(run: Run) -> list[str]:
+def _left(run: Run) -> list[Cell]:
     if not run["left_known"]:
-        return ["left at the end: not known; devices were closed among the records that were lost"]
+        return [("left at the end: not known; devices were closed among the records that were lost", YELLOW)]
     left, lines = run["left"], _left_earlier(run)
     if not left:
-        return [*lines, f"left at the end: nothing{_doubt(run)}"]
-    lines.append(f"left at the end: {_size(left)} in {_count(left)}{_doubt(run)}")
+        return [*lines, _bold(f"left at the end: nothing{_doubt(run)}")]
+    lines.append(_bold(f"left at the end: {_size(left)} in {_count(left)}{_doubt(run)}"))
     causes: dict[str, list[LeftRow]] = {}
     for allocation in left:
         causes.setdefault(allocation["cause"], []).append(allocation)
@@ -235,12 +237,13 @@ def _left(run: Run) -> list[str]:
         size = _size(allocations)
         if cause == "tensor":
             count = f"{len(allocations):,} {'buffer' if len(allocations) == 1 else 'buffers'}"
-            lines.append(f"  tensors: {size} in {count} that nobody freed, largest:")
-            lines += _largest(allocations, "  ")
+            lines.append((f"  tensors: {size} in {count}, never freed; largest:", YELLOW))
+            lines += [(line, YELLOW) for line in _largest(allocations, "  ")]
         elif cause == "system":
-            lines.append(f"  the runtime itself: {size} in {_count(allocations)}, which go with the device")
+            text = f"  the runtime itself: {size} in {_count(allocations)}, freed with the device"
+            lines.append(_plain(text))
         else:
-            lines.append(f"  {cause}: {size} in {_count(allocations)}; clear_program_cache() gives them back")
+            lines.append(_plain(f"  {cause}: {size} in {_count(allocations)}; clear_program_cache() frees them"))
     return lines
 
 
@@ -262,9 +265,10 @@ def _count(allocations: Sequence[AllocationRow]) -> str:
     return f"{len(allocations):,} allocation{'' if len(allocations) == 1 else 's'}"
 
 
-def _left_earlier(run: Run) -> list[str]:
+def _left_earlier(run: Run) -> list[Cell]:
     count, size = run["left_earlier"]["tensors"], run["left_earlier"]["bytes"]
-    return [f"left when devices were closed before that: {count:,} tensors, {human(size)}"] if count else []
+    text = f"left when devices were closed before that: {count:,} tensors, {human(size)}"
+    return [(text, YELLOW)] if count else []
 
 
 def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str]:
@@ -307,21 +311,22 @@ def _made(allocation: AllocationRow) -> str:
     return f"{allocation['tag'] or ''}{program}" + (f"  {line}" if line else "")
 
 
-def _warnings(run: Run) -> list[str]:
-    lines = [anomaly_line(run["anomalies"])]
+def _warnings(run: Run, style: Style) -> list[Cell]:
+    lines: list[Cell] = [(anomaly_line(run["anomalies"]), YELLOW if any(run["anomalies"].values()) else NONE)]
+    texts = []
     if run["dropped"]:
-        lines.append(f"{run['dropped']:,} records were overwritten before they could be read: peaks may be too low.")
+        texts.append(f"{run['dropped']:,} records were overwritten before they could be read: peaks may be too low.")
     counted = [f"{name} {count}" for name, count in run["agent"].items() if count]
     if counted:
-        lines.append(f"The agent counted: {', '.join(counted)}")
+        texts.append(f"The agent counted: {', '.join(counted)}")
     for one in run["uncertain"]:
         text = f"uncertain: {counts_text([one])}: {REASONS[one['reason']]}"
-        lines += wrap(text, style_of(sys.stderr), "  ", "")
-    lines += [f"The agent says: {line}" for trouble in run["trouble"] for line in trouble.splitlines()]
+        texts += wrap(text, style, "  ", "")
+    texts += [f"The agent says: {line}" for trouble in run["trouble"] for line in trouble.splitlines()]
     for process in run["unseen"]:
-        lines.append(
+        texts.append(
             f"pid {process['pid']} ({process['name']}) used a device through tt-metal and the agent saw nothing of it: "
             "its libraries are bound past LD_PRELOAD (RTLD_DEEPBIND, -Bsymbolic, a static build), or the agent does "
             "not know this wheel."
         )
-    return lines
+    return [*lines, *((text, YELLOW) for text in texts)]

@@ -17,7 +17,7 @@ _TELEMETRY = (
     *("state", "age_s", "temperature_c", "temperature_max_c", "power_w", "power_max_w", "current_a", "voltage_mv"),
     *("aiclk_mhz", "fan_rpm"),
 )
-# Where in the chip's memory each number is.
+# The path of each number in the chip's memory.
 _BYTES = {
     "dram_used": "dram.used",
     "dram_reserved": "dram.reserved",
@@ -46,7 +46,7 @@ _BYTES = {
     "reported": "confidence.reported",
     "estimated": "confidence.estimated",
 }
-# The order is kept for good; new columns come last.
+# The order never changes; new columns come last.
 COLUMNS = (
     *("time", "host"),
     *_CHIP,
@@ -61,7 +61,7 @@ def header() -> str:
 
 
 def rows(snapshot: Snapshot) -> str:
-    """All rows, each with its end."""
+    """All rows, each with its line end."""
     return "".join(_line(_values(chip, snapshot)) for chip in snapshot["chips"])
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A snapshot as a screen of text: chips, who holds them, where their memory goes, what is wrong.
+"""A snapshot as a screen of text: chips, processes, memory by kind, and problems.
 
-Bytes become words only here and in the parts of the screen. Every line fits the width: what has no room is left out,
-the least important first.
+Bytes become text only here and in the parts of the screen. Every line fits the width: the least important parts are
+left out first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _NOTES_SHOWN = 12
 _PIDS_SHOWN = 4
 _SUMS_FROM_COLUMNS = 80
-_ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may be made of all chips at once
+_ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may concern all chips at once
 
 
 def render(snapshot: Snapshot, style: Style | None = None, *, in_full: bool = False) -> str:
-    """The screen; ``in_full`` shows the breakdown of every chip, however many they are."""
+    """The screen; ``in_full`` shows the breakdown of every chip, regardless of their number."""
     style = style or Style()
     snapshot = style.clean(snapshot)
     chips = snapshot["chips"]
@@ -49,14 +49,14 @@ def render(snapshot: Snapshot, style: Style | None = None, *, in_full: bool = Fa
 
 
 def _no_chip(snapshot: Snapshot) -> str:
-    """Why there is none, as far as anybody looked: of an event file nobody asks the driver."""
+    """Why there is no chip, if that is known; for an event file the driver is not read."""
     driver = snapshot.get("driver")
     looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
     return f"No chip is known: {looked}no process has reported one."
 
 
 def _has_sums(snapshot: Snapshot) -> bool:
-    """Is there a sum that no row of one chip or one process says already? An older server knows of none."""
+    """Whether a sum differs from the rows of single chips and processes. An older server has no sums."""
     found = snapshot.get("sums")
     if not found:
         return False
@@ -83,7 +83,7 @@ def _header(snapshot: Snapshot, style: Style) -> list[str]:
 
 
 def _absent_server(snapshot: Snapshot) -> SourceState | None:
-    """The server that is not there, as a source; None if there is one, or none was looked for."""
+    """The missing server as a source; None if there is one, or none was searched."""
     return next((s for s in snapshot["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
 
 
@@ -122,9 +122,9 @@ def _footer(snapshot: Snapshot, names: Names, style: Style) -> Iterator[str]:
 
 
 def _matters(source: SourceState, snapshot: Snapshot) -> bool:
-    """Is there more to say of a source than its state? Not that there is nothing, if there is enough without it."""
+    """Whether a source is worth a line. An absent source is not, if there is enough data without it."""
     if source["name"] == "server":
-        return False  # there is a hint on it
+        return False  # there is a separate hint
     if source["name"] != "umd" and source["state"] == "absent" and (snapshot["chips"] or snapshot["processes"]):
         return False
     return not any(note["what"] == f"{source['name']}-{source['state']}" for note in snapshot["notes"])
@@ -145,7 +145,7 @@ def _grouped(notes: list[Note]) -> list[str]:
 
 
 def _troubles(processes: list[ProcessRow]) -> dict[str, list[str]]:
-    """What sources cannot see, and in which processes: the workers of one job have the same."""
+    """What sources cannot track, with their processes: the workers of one job have the same trouble."""
     found: dict[str, list[str]] = {}
     for process in processes:
         for source in process["sources"]:

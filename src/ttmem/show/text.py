@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     Cell = tuple[str, str]  # text, colour
 
 RED, YELLOW, GREEN, DIM, BOLD, NONE = "31", "33", "32", "2", "1", ""
-OPTIONAL_RANK = 10  # the rank from which a column comes only if nothing else had to be cut
+OPTIONAL_RANK = 10  # from this rank on, a column is shown only if nothing else is cut
 _PIPE_COLUMNS = 100
-# One cell each; all but the ASCII are signs of ours. Most text is of these alone, and need not be looked up.
+# Characters that take one cell each: ASCII and our own symbols. Most text has only these and needs no lookup.
 _NARROW = (
     frozenset(map(chr, range(32, 127)))
     | frozenset(map(chr, range(0x2800, 0x2900)))  # braille
@@ -26,7 +26,7 @@ _NARROW = (
 
 
 class Style:
-    """How wide, in colour or not, with block characters or plain ASCII.
+    """Width, colour or not, block characters or plain ASCII.
 
     >>> Style(width=60, ascii=True).bar(0.5, 10)[0]
     '#####.....'
@@ -41,7 +41,7 @@ class Style:
         return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour and text else text
 
     def bar(self, share: float | None, width: int) -> Cell:
-        """A bar and the colour that warns."""
+        """A bar and its colour, which warns if it is nearly full."""
         if share is None:
             return "", NONE
         full = round(max(0.0, min(1.0, share)) * width)
@@ -53,13 +53,13 @@ class Style:
         return "C" if self.ascii else "°C"
 
     def cut(self, text: str, width: int) -> str:
-        """As much as fits, with a sign that there was more."""
+        """As much as fits, with a mark if it was cut."""
         if cells(text) <= width:
             return text
         return fit(text, width - 1) + ("~" if self.ascii else "…") if width > 0 else ""
 
     def clean(self, value: Any) -> Any:
-        """A document, or a text, that can be printed: see ``printable``; in ASCII mode nothing but ASCII is left."""
+        """Escape control characters of a text or document (see ``printable``), and non-ASCII in ASCII mode."""
         cleaned = printable_data(value)
         return _ascii(cleaned) if self.ascii else cleaned
 
@@ -73,7 +73,7 @@ def _ascii(value: Any) -> Any:
 
 
 def style_of(stream: TextIO, *, ascii: bool = False, colour: bool = True) -> Style:
-    """What the reader of a stream can show, by what the environment says of it."""
+    """The style that a stream supports, according to the environment."""
     env = os.environ
     terminal = stream.isatty()
     colour = colour and terminal and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
@@ -81,7 +81,7 @@ def style_of(stream: TextIO, *, ascii: bool = False, colour: bool = True) -> Sty
 
 
 def columns(stream: TextIO) -> int:
-    """How wide a line may be."""
+    """The width of a line."""
     chosen = os.environ.get("COLUMNS", "")
     if chosen.isdecimal() and int(chosen) > 0:
         return int(chosen)
@@ -95,13 +95,13 @@ def _utf8(stream: TextIO) -> bool:
     env = os.environ
     name = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "UTF-8"
     if name == "C.UTF-8" and env.get("LC_CTYPE") == name and env.get("LANG") in ("C", "POSIX"):
-        return False  # Python itself put this LC_CTYPE there; the user said C
+        return False  # Python itself set this LC_CTYPE; the user's locale is C
     encoding_is_utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
     return encoding_is_utf8 and name.lower().replace("-", "").endswith("utf8")
 
 
 def cells(text: str) -> int:
-    """How many cells of a terminal a text takes.
+    """The number of terminal cells of a text.
 
     >>> cells("abc"), cells("模型"), cells("█…")
     (3, 4, 2)
@@ -118,7 +118,7 @@ def _cell(character: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """As much of a text as fits into so many cells."""
+    """As much of a text as fits into a number of cells."""
     if text.isascii() or _NARROW.issuperset(text):
         return text[: max(0, width)]
     for index, character in enumerate(text):
@@ -129,7 +129,7 @@ def fit(text: str, width: int) -> str:
 
 
 def fit_line(line: str, width: int) -> str:
-    """As much of a line as fits; what sets colours takes no room, and is kept."""
+    """As much of a line as fits; colour codes take no room and are kept."""
     if len(line) <= width and line.isascii():
         return line
     kept = []
@@ -142,7 +142,7 @@ def fit_line(line: str, width: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Sentences that were a line each, and whose newlines ``clean`` has escaped.
+    """Joins lines whose newlines ``clean`` has escaped.
 
     >>> one_line("no dram.\\\\nno l1.")
     'no dram.; no l1.'
@@ -165,7 +165,7 @@ def wrap(text: str, style: Style, indent: str = "", first: str | None = None) ->
 
 
 class Column:
-    """A column of a table: what is in it, how narrow it may become, and how much it matters.
+    """A column of a table: its cells, its minimum width, and its rank.
 
     ``cells`` are texts, pairs of text and colour, or functions of the width that give such a pair (bars). The column
     with the lowest ``rank`` gets room first; those of rank 0 and below always stay.
@@ -196,7 +196,7 @@ def _text(cell: Any) -> str | None:
 
 
 def table(found: list[Column], style: Style) -> list[str]:
-    """A line of titles and a line for each row, none wider than it may be."""
+    """A line of titles and a line for each row, within the width."""
     widths: dict[int, int] = {}
     ranked = sorted(enumerate(found), key=lambda item: item[1].rank)
 
@@ -213,7 +213,7 @@ def table(found: list[Column], style: Style) -> list[str]:
             if place in widths and callable(column.cells[0]) is bars:
                 widths[place] += max(0, min(column.high - widths[place], left()))
 
-    # Whole texts before columns that are only good to have, and those before longer bars.
+    # Complete texts first, then optional columns, then longer bars.
     admit([item for item in ranked if item[1].rank < OPTIONAL_RANK])
     grow(bars=False)
     admit([item for item in ranked if item[1].rank >= OPTIONAL_RANK])

@@ -27,7 +27,7 @@ _MEANINGS = {
 
 
 def sums_table(snapshot: Snapshot, names: Names, style: Style) -> list[str]:
-    """What would only repeat the row of one chip or of one process is not summed."""
+    """The table; sums that would only repeat the row of one chip or process are left out."""
     found = snapshot["sums"]
     if found is None:
         return []
@@ -55,7 +55,7 @@ def sums_table(snapshot: Snapshot, names: Names, style: Style) -> list[str]:
 
 
 def _of_chips(title: str, row: HostSum, chips: dict[str, ChipRow]) -> Row:
-    """Of a chip that nobody holds nothing is missing."""
+    """A sum over chips; nothing is missing for a chip that no process holds."""
     held = [chips[chip_id] for chip_id in row["chips"] if chips[chip_id]["held"] is not False]
     taken = row["dram"]["used"] is not None and row["dram"]["reserved_on"] == row["dram"]["used_on"]
     name: Literal["reserved", "used"] = "reserved" if taken else "used"

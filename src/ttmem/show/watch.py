@@ -23,16 +23,16 @@ _PAGE_DOWN, _PAGE_UP = (b"\x1b[6~", b" "), (b"\x1b[5~", b"b")
 
 
 class Frame(NamedTuple):
-    """A snapshot, of which as much is shown as fits, and a line below it that is always shown."""
+    """A snapshot, cut to the screen, and a line below it that is always shown."""
 
     text: str
     status: str
 
 
 def watch(frame: Callable[[], Frame], interval: float, count: int | None = None) -> None:
-    """Draw a frame every ``interval`` seconds until q, or so many of them.
+    """Draw a frame every ``interval`` seconds until q is pressed, or a number of frames.
 
-    The arrows scroll if there is more than fits. A window that changes its size gets a new frame at once.
+    The arrow keys scroll. If the window changes its size, a new frame is drawn at once.
     """
     top = 0
     with _screen() as (signals, suspend):
@@ -92,22 +92,22 @@ def _move(keys: bytes) -> int:
 
 
 def _keys(due: float, signals: int, suspend: Callable[[], None]) -> bytes:
-    """What is pressed before the next frame is due; nothing if it is, or if all has to be drawn again."""
+    """The keys pressed before the next frame is due; empty if it is due, or if everything must be drawn again."""
     ready, _, _ = select.select([sys.stdin, signals], [], [], max(0.0, due - time.monotonic()))
     if signals in ready:
         if signal.SIGTSTP in os.read(signals, 64):
             suspend()
     elif ready:
-        return os.read(sys.stdin.fileno(), 64) or b"q"  # the terminal is gone
+        return os.read(sys.stdin.fileno(), 64) or b"q"  # the terminal was closed
     return b""
 
 
 @contextmanager
 def _screen() -> Iterator[tuple[int, Callable[[], None]]]:
-    """The terminal's other screen, keys at once and unseen.
+    """Use the terminal's alternate screen, with unbuffered keys and without echo.
 
-    Gives a descriptor that tells of signals, and what to do at Ctrl-Z. That writes, so it is no handler: a signal may
-    come in the midst of a write.
+    Yields a descriptor that signals are written to, and a function for Ctrl-Z. The function writes to the terminal, so
+    it must not be a signal handler, which may interrupt a write.
     """
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
@@ -126,7 +126,7 @@ def _screen() -> Iterator[tuple[int, Callable[[], None]]]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
     def suspend() -> None:
-        """The shell gets its screen back, and we get ours when we go on."""
+        """Restore the shell's screen, stop, and take the screen again afterwards."""
         leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         enter()

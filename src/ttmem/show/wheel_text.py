@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent would track with a ttnn wheel, as text: kinds of memory first, then function by function."""
+"""What the agent can track with a ttnn wheel, as text: kinds of memory first, then functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(document: Wheel, *, verbose: bool = False) -> str:
 
 
 def verdict_line(document: Wheel) -> str:
-    """How many kinds of memory are tracked, in one line."""
+    """The number of tracked kinds of memory, in one line."""
     tracked = [kinds["what"] for kinds in document["kinds"] if kinds["tracked"]]
     return (
         f"ttmem doctor --wheel: {len(tracked)} of {len(document['kinds'])} tracked: {', '.join(tracked) or 'nothing'}"

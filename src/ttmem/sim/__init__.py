@@ -79,7 +79,7 @@ __all__ = [
 
 
 def get_memory_view(device: AnyDevice, buffer_type: Kind) -> MemoryView:
-    """What the allocator says of one kind of memory, as ``ttnn.get_memory_view`` does."""
+    """The allocator's numbers for one kind of memory, as from ``ttnn.get_memory_view``."""
     device.check_open()
     return device.allocator.view(buffer_type)
 

@@ -22,7 +22,7 @@ _SMALL_NONE = (
 
 
 class MemoryView(NamedTuple):
-    """What ``ttnn.get_memory_view`` returns, field by field."""
+    """The same fields as the result of ``ttnn.get_memory_view``."""
 
     num_banks: int
     total_bytes_per_bank: int
@@ -33,7 +33,7 @@ class MemoryView(NamedTuple):
 
 
 class PagePlace(NamedTuple):
-    """Where one page of a buffer lies; DRAM banks have no core."""
+    """The location of one page of a buffer; DRAM banks have no core."""
 
     bank: int
     core: tuple[int, int] | None
@@ -41,7 +41,7 @@ class PagePlace(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The highest ends of what was allocated and of what was freed in DRAM during a trace capture; 0 if nothing."""
+    """The highest end addresses of DRAM allocations and of DRAM frees during a trace capture; 0 if there were none."""
 
     allocated: int = 0
     freed: int = 0
@@ -55,7 +55,7 @@ class _Banks(NamedTuple):
 
 
 class Allocator:
-    """Gives out addresses that hold in every bank of a kind, whether or not the bank gets pages.
+    """Gives out addresses that are used in every bank of a kind, whether or not the bank gets pages.
 
     >>> from ttmem.model.geometry import BOARDS
     >>> memory = Allocator(BOARDS["n150"], dram_base=1048640, dram_alignment=32)
@@ -99,17 +99,17 @@ class Allocator:
         self._marks: Marks | None = None
 
     def need(self, kind: Kind, spec: TensorSpec) -> BufferNeed | None:
-        """What a tensor would take of a kind; None if it has no elements."""
+        """What a tensor would need of a kind; None if it has no elements."""
         banks = self._of(kind)
         return need_of(spec, banks.number, banks.alignment)
 
     def need_bytes(self, kind: Kind, size: int, page_size: int) -> BufferNeed:
-        """What an interleaved buffer of that size would take."""
+        """What an interleaved buffer of this size would need."""
         banks = self._of(kind)
         return need_of_bytes(size, page_size, banks.number, banks.alignment)
 
     def allocate(self, kind: Kind, need: BufferNeed | None, *, bottom_up: bool | None = None) -> int:
-        """The address of a new buffer; 0 for what needs nothing."""
+        """The address of a new buffer; 0 if it needs no memory."""
         if need is None:
             return 0
         self._check(kind, need)
@@ -123,7 +123,7 @@ class Allocator:
         return self._allocated(kind, need, self._of(kind).blocks.allocate_at(address, need.per_bank))
 
     def free(self, kind: Kind, address: int) -> bool:
-        """Gives a buffer back; whether there was one."""
+        """Free a buffer; returns whether there was one."""
         blocks = self._of(kind).blocks
         before = blocks.allocated
         freed = blocks.free(address)
@@ -137,14 +137,14 @@ class Allocator:
         return self._of(kind).blocks
 
     def banks(self, kind: Kind) -> int:
-        """How many banks a kind has."""
+        """The number of banks of a kind."""
         return self._of(kind).number
 
     def statistics(self, kind: Kind) -> Statistics:
         return self._of(kind).blocks.statistics()
 
     def reserved(self, kind: Kind) -> int:
-        """Bytes taken in all banks together."""
+        """Reserved bytes in all banks together."""
         return self._of(kind).blocks.allocated * self.banks(kind)
 
     def lowest_l1(self) -> int | None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The boards that can be simulated: their chips, harvesting, and how their cores are used and numbered.
 
-Sizes are those of ``ttmem.model.geometry``; what the tables there give as the compute grid follows here from the
-cores a chip is made with, less the harvested ones, less those that dispatch.
+Sizes are those of ``ttmem.model.geometry``. The compute grid is computed here: the cores of the chip, minus the
+harvested cores, minus the dispatch cores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ttmem.sim.errors import SimError
 
 
 class Dispatch(Enum):
-    """The cores that tt-metal keeps for dispatching; ethernet cores cost no Tensix cores."""
+    """The cores that tt-metal reserves for dispatch; dispatch on ethernet cores uses no Tensix cores."""
 
     ROW = "row"
     COLUMN = "column"
@@ -24,7 +24,7 @@ class Dispatch(Enum):
 
 
 class Silicon(NamedTuple):
-    """A chip before harvesting: where its Tensix cores lie on the NOC, and what the allocator has to know."""
+    """A chip before harvesting: the NOC coordinates of its Tensix cores, and sizes for the allocator."""
 
     noc_x: tuple[int, ...]
     noc_y: tuple[int, ...]
@@ -41,11 +41,11 @@ SILICON = {Arch.WORMHOLE_B0: _WORMHOLE, Arch.BLACKHOLE: _BLACKHOLE, Arch.QUASAR:
 
 
 class Board(NamedTuple):
-    """One type of chip as it is sold: what is switched off, and who dispatches."""
+    """One type of chip as sold: its harvested cores, and its dispatch cores."""
 
     name: str
-    table: str  # its row in account.geometry
-    harvested: tuple[int, ...]  # rows (Wormhole) or columns (Blackhole) that are switched off
+    table: str  # its row in model.boards
+    harvested: tuple[int, ...]  # disabled rows (Wormhole) or columns (Blackhole)
     dispatch: Dispatch
 
     @property
@@ -71,12 +71,12 @@ class Board(NamedTuple):
         return x - (self.dispatch is Dispatch.COLUMN), y - (self.dispatch is Dispatch.ROW)
 
     def noc_of(self, x: int, y: int) -> tuple[int, int]:
-        """Where a logical core lies on the NOC; per-core ids name cores that way."""
+        """The NOC coordinates of a logical core, as used in per-core ids."""
         xs, ys = self.noc
         return xs[x], ys[y]
 
     def geometry(self, *, l1_small_size: int = 0, trace_size: int = 0, worker_l1_size: int | None = None) -> Geometry:
-        """What a runtime that opened the chip so would say of it. ``trace_size`` is in one bank."""
+        """The geometry that a runtime would report after opening the chip in this way. ``trace_size`` is per bank."""
         known = BOARDS[self.table]
         x, y = self.compute_grid
         base = known.l1_base
@@ -99,9 +99,9 @@ QUASAR = Board("quasar", "quasar", (), Dispatch.NONE)
 
 
 class MachineType(NamedTuple):
-    """What stands in a computer: one type of board, and the mesh all its chips open as.
+    """A computer: one type of board, and the mesh of all its chips.
 
-    ``linked`` is how many chips in a row are joined by ethernet; ``remote`` are those without PCIe of their own.
+    ``linked`` is the number of chips in a row that are joined by ethernet; ``remote`` are chips without PCIe.
     """
 
     name: str
@@ -116,7 +116,7 @@ class MachineType(NamedTuple):
         return rows * columns
 
     def kmd(self, number: int) -> int | None:
-        """What a driver calls a chip: it counts those on PCIe."""
+        """The driver's number for a chip: the driver counts the chips on PCIe."""
         return None if number in self.remote else number - sum(other < number for other in self.remote)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """A buffer on a device, or one and the same on every device of a mesh. Devices and meshes make it."""
+    """A buffer on a device, or the same buffer on every device of a mesh. Devices and meshes create it."""
 
     owns_data = True
 
@@ -39,21 +39,21 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Bytes asked for, on one device."""
+        """Requested bytes on one device."""
         return self.need.pages * self.need.page
 
     @property
     def per_bank(self) -> int:
-        """Bytes the allocator took in every bank of its kind."""
+        """Reserved bytes in every bank of its kind."""
         return self.device.allocator.blocks(self.buffer_type).taken(self.need.per_bank)
 
     @property
     def reserved(self) -> int:
-        """Bytes the allocator took on one device: as much in every bank, whether it holds pages or not."""
+        """Reserved bytes on one device: the same in every bank, whether it has pages or not."""
         return self.per_bank * self.device.allocator.banks(self.buffer_type)
 
     def deallocate(self) -> None:
-        """Gives the memory back; a second time does nothing, as with ttnn."""
+        """Free the memory; a second call does nothing, as in ttnn."""
         if self.is_allocated:
             self.is_allocated = False
             self.device.give_back(self)
@@ -63,7 +63,7 @@ class Buffer:
 
 
 class DeviceBuffer:
-    """A mesh buffer's part on one device: a view, which has no memory of its own."""
+    """The part of a mesh buffer on one device: a view without its own memory."""
 
     owns_data = False
 
@@ -123,7 +123,7 @@ class MeshBuffer:
 
 
 class InterleavedBufferConfig(NamedTuple):
-    """Pages dealt out to all banks in turn."""
+    """Pages are distributed to all banks in turn."""
 
     device: AnyDevice
     size: int
@@ -132,7 +132,7 @@ class InterleavedBufferConfig(NamedTuple):
 
 
 def create_buffer(config: InterleavedBufferConfig, *, tag: str | None = None) -> Buffer:
-    """A buffer by its size and page size."""
+    """Create a buffer by its size and page size."""
     device, size, page_size, kind = config
     if size <= 0 or page_size <= 0:
         raise SimError(f"a buffer of {size} B in pages of {page_size} B cannot be made; both must be positive")
@@ -140,7 +140,7 @@ def create_buffer(config: InterleavedBufferConfig, *, tag: str | None = None) ->
 
 
 def allocate_tensor(device: AnyDevice, spec: TensorSpec, kind: Kind = Kind.DRAM, *, tag: str | None = None) -> Buffer:
-    """The buffer of a tensor, interleaved or sharded as its specification says."""
+    """Create the buffer of a tensor, interleaved or sharded according to its specification."""
     need = device.allocator.need(kind, spec)
     if need is None:
         raise SimError(f"a tensor of shape {spec.shape} has no elements, and so no buffer")

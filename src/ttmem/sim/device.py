@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated devices: an allocator, a program cache, traces, and what the runtime itself puts on a chip."""
+"""Simulated devices: an allocator, a program cache, traces, and the runtime's own memory on a chip."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ttmem.sim.traces import Trace, Traces
 # Kernels that serve every program: type, name, bytes on a core, cores (ethernet cores for the fabric).
 SYSTEM_KERNELS = ((1, "fabric router", 57344, 16), (2, "dispatch", 47104, 2))
 _SYSTEM_PAGE_BYTES = 4096
-_TRACE_HEADER_BYTES, _TRACE_COMMAND_BYTES = 1024, 256  # of a trace for itself and for each part of a launch
+_TRACE_HEADER_BYTES, _TRACE_COMMAND_BYTES = 1024, 256  # per trace, and per part of a launch
 
 
 class Options(NamedTuple):
-    """How a device is opened. ``system_dram`` is what the runtime takes for itself; on real boards some 14 MiB.
+    """Options for opening a device. ``system_dram`` is allocated by the runtime itself; about 14 MiB on real boards.
 
-    With ``kernel_writes`` kernels are reported as they are written into each core's ring at a launch, and not as loads.
+    With ``kernel_writes``, kernels are reported as writes to each core's ring at a launch, not as loads.
     """
 
     l1_small_size: int = 0
@@ -52,7 +52,7 @@ def opened() -> list[AnyDevice]:
 
 @lru_cache(maxsize=1)
 def default_tracker() -> GraphTracker:
-    """Whom simulated devices report to unless told otherwise: the server, if TT_ALLOC_TRACKING_ENABLED is 1."""
+    """The default target for reports of simulated devices: the server, if TT_ALLOC_TRACKING_ENABLED is 1."""
     return GraphTracker(AllocationClient(source="sim", confidence=Confidence.EXACT))
 
 
@@ -67,7 +67,7 @@ class Chip:
         self.kmd = machine.kmd(number) if os.environ.get(VARIABLE) == "1" else None
 
     def boot(self, tracker: GraphTracker, allocator: Allocator) -> None:
-        """What opening a device puts on it."""
+        """Put on the chip what opening a device puts there."""
         board = self.board
         geometry = allocator.geometry._replace(
             l1_small_size=allocator.statistics(Kind.L1_SMALL).size, trace_size=allocator.statistics(Kind.TRACE).size
@@ -96,7 +96,7 @@ class _Captured(NamedTuple):
 
 
 class AnyDevice:
-    """A device, mesh or submesh: what has an allocator of its own."""
+    """A device, mesh or submesh: anything with its own allocator."""
 
     is_open = False
 
@@ -116,7 +116,7 @@ class AnyDevice:
             trace_region_size=options.trace_region_size,
         )
         self.program_cache: dict[Hashable, SimProgram] = {}
-        self.launches = 0  # of programs, so far; a trace counts as all that it replays
+        self.launches = 0  # launches of programs so far; a trace counts each program that it replays
         self._chips = list(chips)
         self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
         self._programs: weakref.WeakSet[SimProgram] = weakref.WeakSet()
@@ -133,7 +133,7 @@ class AnyDevice:
 
     @property
     def numbers(self) -> list[int]:
-        """What its chips are called in this process."""
+        """The device numbers of its chips in this process."""
         return [chip.id for chip in self._chips]
 
     @property
@@ -149,7 +149,7 @@ class AnyDevice:
 
     @property
     def unit(self) -> int:
-        """What addresses are multiples of."""
+        """The alignment of addresses."""
         return self._chips[0].board.silicon.dram_alignment
 
     def check_open(self) -> None:
@@ -167,7 +167,7 @@ class AnyDevice:
         system: bool = False,
         bottom_up: bool | None = None,
     ) -> Buffer:
-        """Memory for a buffer, or the error ttnn would raise."""
+        """Allocate memory for a buffer, or raise the error that ttnn would raise."""
         self.check_open()
         return self._made(kind, need, self.allocator.allocate(kind, need, bottom_up=bottom_up), tag, system)
 
@@ -178,7 +178,7 @@ class AnyDevice:
         return buffer
 
     def give_back(self, buffer: Buffer) -> None:
-        """A buffer is freed. After the device was closed there is nothing to give back."""
+        """Free a buffer. Does nothing after the device was closed."""
         if self.is_open:
             self.tracker.track_deallocate(buffer)
             self.allocator.free(buffer.buffer_type, buffer.address)
@@ -201,7 +201,7 @@ class AnyDevice:
         return program
 
     def launch(self, program: SimProgram) -> None:
-        """Compile a program if that is the first time, check its buffers against L1, and make it the resident one."""
+        """Compile a program if necessary, check its buffers against L1, and make it resident."""
         self.check_open()
         self._programs.add(program)
         program.compile(self)
@@ -214,7 +214,7 @@ class AnyDevice:
             self._capturing.append(program)
 
     def _write_kernels(self, program: SimProgram, where: int) -> None:
-        """Into the ring of each of these cores, over what was there."""
+        """Write kernels into the ring of each of these cores, replacing earlier ones."""
         ring, board = self.allocator.geometry.map_end, self._chips[0].board
         for group in program.groups():
             for core in cores_of(group.cores & where):
@@ -222,7 +222,7 @@ class AnyDevice:
                 self.tracker.track_core_write(self, board.noc_of(*core), ring, group.size, program.name)
 
     def programs(self) -> list[SimProgram]:
-        """Every program that exists here, cached or held by somebody."""
+        """Every program on this device, cached or held by the workload."""
         return [program for program in self._programs if program.is_compiled(self)]
 
     def clear_program_cache(self) -> None:
@@ -242,7 +242,7 @@ class AnyDevice:
         return self._last_trace
 
     def end_trace_capture(self, trace_id: int) -> None:
-        """The recorded commands get a buffer: in the trace region, or at the top of DRAM if there is none."""
+        """Allocate a buffer for the recorded commands: in the trace region, or at the top of DRAM if there is none."""
         if self._capturing is None or trace_id != self._last_trace:
             raise SimError(f"trace {trace_id} is not being captured")
         programs, self._capturing = self._capturing, None
@@ -252,7 +252,7 @@ class AnyDevice:
         self._captured[trace_id] = _Captured(trace, buffer, programs)
 
     def execute_trace(self, trace_id: int) -> None:
-        """Replay: no memory is taken; on each core the program that ran last is the resident one again."""
+        """Replay a trace. This allocates no memory; on each core the trace's last program is resident again."""
         self.check_open()
         covered = 0
         last: list[tuple[SimProgram, int]] = []
@@ -280,10 +280,10 @@ class AnyDevice:
             raise SimError(f"there is no trace {trace_id}; there are {sorted(self._captured) or 'none'}")
         return self._captured[trace_id]
 
-    # -- the beginning and the end -------------------------------------------------------------------------------
+    # -- opening and closing -------------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Open the chips, and take what the runtime needs for itself."""
+        """Open the chips, and allocate the runtime's own memory."""
         others = [device for device in opened() if device is not self and device.tracker is self.tracker]
         taken = {number for device in others for number in device.numbers}
         for chip in self._chips:
@@ -297,7 +297,7 @@ class AnyDevice:
             self._system = self.allocate(Kind.DRAM, need, tag="runtime", system=True)
 
     def close(self) -> None:
-        """Everything on its devices goes at once."""
+        """Close the devices; this frees everything on them."""
         if self.is_open:
             self.is_open = False
             for program in list(self._programs):

@@ -2,7 +2,7 @@
 """Simulates the driver of chips: its files in a folder, with telemetry that follows the load.
 
 A chip that runs programs draws power, and power makes it warm, with a lag. The figures are plausible, not measured. A
-simulated chip has no PCI address: the driver's number is what joins it with what its process reports.
+simulated chip has no PCI address; it is matched with the reports of its process by the driver's number.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import NamedTuple
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.sim.board_types import MachineType, machine_named
 
-# Set for processes whose chips have a simulated driver: only then do they tell their numbers, because elsewhere those
-# are the numbers of real chips.
+# Set for processes whose chips have a simulated driver. Only then do they report their numbers; otherwise these could
+# be the numbers of real chips.
 VARIABLE = "TTMEM_SIM_DRIVER"
 
 _VERSION = "2.10.0"
-_PERIOD_SECONDS = 0.5  # from one change of the files to the next; a heartbeat that rests for 1.5 s counts as stopped
-_WARMING_SECONDS = 8.0  # in which a chip comes two thirds nearer to the temperature that its power makes
-_HALF_BUSY_PROGRAMS = 100.0  # programs a second that make a chip half busy
+_PERIOD_SECONDS = 0.5  # between two changes of the files; a heartbeat that stands still for 1.5 s counts as stopped
+_WARMING_SECONDS = 8.0  # time constant of the temperature: two thirds of a change
+_HALF_BUSY_PROGRAMS = 100.0  # programs per second that make a chip half busy
 _CHIP_SPREAD = (0.0, 1.0, -0.6, 0.5, -1.0)  # no two chips are quite alike
 _VALUE_CHARACTERS = 15  # characters of a value
 
 
 class _Family(NamedTuple):
-    """What a chip shows at rest and when it is busy all the time. Watts, degrees, millivolts, MHz, turns a minute."""
+    """The values of a chip when idle and when always busy: watts, degrees, millivolts, MHz, rpm."""
 
     pci_id: str
     watts: tuple[float, float]
@@ -59,12 +59,12 @@ _FAMILIES = {
 
 
 def has_driver(machine: str) -> bool:
-    """Is there a driver for such chips? There is none for Quasar yet."""
+    """Whether there is a driver for such chips. There is none for Quasar yet."""
     return BOARDS[machine_named(machine).board.table].arch in _FAMILIES
 
 
 class Driver:
-    """Lays out its files once, and changes them twice a second if it is asked often enough."""
+    """Creates its files once, and changes them twice a second if ``tick`` is called often enough."""
 
     def __init__(self, root: str, machine: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -100,7 +100,7 @@ class _Chip:
         self._set({"device": self._family.pci_id, "tt_card_type": machine.board.name})
         self._set({**self._family.limits, **self._family.fixed})
         self.tick(0, 0.0)
-        _put(f"{root}/proc/driver/tenstorrent/{kmd}/pids", "")  # nobody has it open: there is nothing to open
+        _put(f"{root}/proc/driver/tenstorrent/{kmd}/pids", "")  # no process has it open, because there is no device
         os.symlink("../..", f"{self._entry}/device")
         os.symlink(os.path.relpath(self._entry, f"{root}/sys/class/tenstorrent"),
                    f"{root}/sys/class/tenstorrent/tenstorrent!{kmd}")  # fmt: skip
@@ -117,7 +117,7 @@ class _Chip:
         self._set({
             "temp1_input": round(self._degrees * 1000),
             "in0_input": millivolts,
-            "curr1_input": watts * 1000 // millivolts * 1000,  # the firmware tells whole amperes and watts
+            "curr1_input": watts * 1000 // millivolts * 1000,  # the firmware reports whole amperes and watts
             "power1_input": watts * 1_000_000,
             "tt_aiclk": self._family.mhz[rate > 0],
             "tt_heartbeat": self._beats,
@@ -140,7 +140,7 @@ class _Chip:
 
 
 def _put(path: str, value: object) -> None:
-    """In place and in one piece, for a reader keeps the file open, and looks whenever it likes."""
+    """Write in place and in one call, because a reader keeps the file open and may read at any time."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class SimError(RuntimeError):
-    """Any refusal; ttnn raises RuntimeError for all of them."""
+    """Base of all errors; ttnn raises RuntimeError for all of them."""
 
 
 class OutOfMemory(SimError):

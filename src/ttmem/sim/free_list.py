@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ttmem.sim.errors import SimError
 
 CLASS_BASE_BYTES = 1024
-_MAX_CLASSES = 18  # the last one holds 128 MiB and more
+_MAX_CLASSES = 18  # the last one is for 128 MiB and more
 
 
 def round_up(value: int, step: int) -> int:
@@ -23,7 +23,7 @@ def round_up(value: int, step: int) -> int:
 
 
 class Block(NamedTuple):
-    """A used or free stretch of the bank; its address counts from the bank's base."""
+    """A used or free block of the bank; its address is relative to the bank's base."""
 
     ident: int
     address: int
@@ -57,7 +57,7 @@ class _Link:
 
 
 class FreeList:
-    """The blocks of one bank, which stand for those of every bank of its kind: they are in lock step.
+    """The blocks of one bank. They are the same in every bank of its kind (lock step).
 
     >>> bank = FreeList(base=1024, size=4096, unit=32)
     >>> bank.allocate(100, bottom_up=True), bank.allocate(100, bottom_up=False)
@@ -66,8 +66,8 @@ class FreeList:
     Statistics(size=4096, allocated=256, free=3840, largest=3840)
     """
 
-    # No two free blocks are ever neighbours: what is free depends on what is live, not on the order of the frees.
-    # Only the ids tell of the past: the one released last is given out first.
+    # No two free blocks are ever adjacent: the free blocks depend on the live blocks, not on the order of the frees.
+    # Only the ids depend on the history: the id released last is used first.
 
     def __init__(self, base: int, size: int, unit: int) -> None:
         self.base = base
@@ -78,15 +78,15 @@ class FreeList:
         self._next_id = 0
         self._spare: list[int] = []
         self._links: dict[int, _Link] = {}
-        # Addresses of the free blocks, sorted, by the power of two their size reaches: a search looks through one
-        # class and at the ends of those above it.
+        # Addresses of the free blocks, sorted, by the power of two of their size. A search examines one class, and the
+        # ends of the classes above it.
         self._classes: list[list[int]] = [
             [] for _ in range(min(max((size // CLASS_BASE_BYTES).bit_length(), 2), _MAX_CLASSES))
         ]
         self._head: _Link | None = self._insert_free(0, size, None, None)
 
     def taken(self, per_bank: int) -> int:
-        """What a request really costs."""
+        """The bytes that a request reserves."""
         return round_up(max(per_bank, self.unit), self.unit)
 
     def allocate(self, per_bank: int, *, bottom_up: bool) -> int | None:
@@ -98,7 +98,7 @@ class FreeList:
         return self._carve(link, 0 if bottom_up else link.size - need, need)
 
     def allocate_at(self, address: int, per_bank: int) -> int | None:
-        """A block at exactly this address, or None if that place is not free."""
+        """A block at exactly this address, or None if it is not free."""
         need = self.taken(per_bank)
         start = address - self.base
         below = (self._links[found[at - 1]] for found in self._classes if (at := bisect_right(found, start)))
@@ -108,7 +108,7 @@ class FreeList:
         return self._carve(link, start - link.address, need)
 
     def free(self, address: int) -> bool:
-        """Gives a block back; an address at which none begins is silently no one's, as with ttnn."""
+        """Free a block; an address where no block begins is ignored, as in ttnn."""
         link = self._links.get(address - self.base)
         if link is None or not link.used:
             return False
@@ -152,7 +152,7 @@ class FreeList:
         return sorted(blocks)
 
     def live(self) -> dict[int, int]:
-        """Bytes taken by address, lowest first."""
+        """Reserved bytes by address, lowest first."""
         return {link.address + self.base: link.size for link in self._chain() if link.used}
 
     def free_classes(self) -> list[list[int]]:
@@ -164,7 +164,7 @@ class FreeList:
         return list(self._spare)
 
     def shrink(self, n: int) -> None:
-        """Hides the n lowest bytes, which must be free."""
+        """Hide the n lowest bytes, which must be free."""
         end = self._hidden + n
         if n > self._size:
             raise SimError(f"Shrink size {n} must be smaller than max size {self._size}")
@@ -191,7 +191,7 @@ class FreeList:
         self._hidden = end
 
     def reset(self) -> None:
-        """Shows again what was hidden."""
+        """Undo ``shrink``."""
         if self._hidden == 0:
             return
         head = self._head
@@ -224,7 +224,7 @@ class FreeList:
         return best
 
     def _carve(self, link: _Link, offset: int, need: int) -> int:
-        """Makes a part of a free block a used one, which keeps the id; what is left beside it gets new ones."""
+        """Turn a part of a free block into a used block, which keeps the id; the remaining parts get new ids."""
         self._forget_free(link)
         if offset:
             start = link.address

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of a program, and what they need of the kernel config ring of a core."""
+"""Kernels of a program, and the bytes they need in the kernel config ring of a core."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes it takes on each of its cores."""
+        """Bytes on each of its cores."""
         return sum(size for _, size in self.binaries)
 
 
@@ -71,7 +71,7 @@ def groups_of(kernels: Iterable[tuple[Kernel, Sequence[CoreRange]]]) -> list[Gro
 
 
 class RingUse(NamedTuple):
-    """The parts of a program in a core's kernel ring, each as large as on the core that needs most of it."""
+    """The parts of a program in a core's kernel ring, each with its largest size on any core."""
 
     runtime_args: int
     semaphores: int
@@ -87,7 +87,10 @@ class RingUse(NamedTuple):
 def ring_use(
     groups: Sequence[Group], *, semaphores: int = 0, cbs: Mapping[int, int] | None = None, dfbs: int = 0
 ) -> RingUse:
-    """What a program needs. ``cbs`` maps a circular buffer's index to its cores; ``dfbs`` counts dataflow buffers."""
+    """The ring use of a program.
+
+    ``cbs`` maps a circular buffer's index to its cores; ``dfbs`` counts dataflow buffers.
+    """
     used = 0
     for group in groups:
         found = [index for index, cores in (cbs or {}).items() if cores & group.cores]
@@ -106,10 +109,10 @@ def text_size(group: Group) -> int:
 
 
 def check_ring(use: RingUse, ring_size: int, groups: Sequence[Group]) -> None:
-    """tt-metal's check when a program is compiled, with its table of what the program is made of."""
+    """tt-metal's check when a program is compiled, with its table of the parts of the program."""
     if use.total <= ring_size:
         return
-    largest = max(groups, key=text_size)  # of several that are equal tt-metal takes any
+    largest = max(groups, key=text_size)  # of several equal ones, tt-metal may use any
     sizes = dict.fromkeys(PROCESSORS, 0)
     for kernel in largest.kernels:
         for processor, size in kernel.binaries:

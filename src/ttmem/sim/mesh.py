@@ -22,16 +22,16 @@ class MeshDevice(AnyDevice):
         parent: MeshDevice | None = None,
     ) -> None:  # fmt: skip
         number = next(_numbers)
-        # The whole mesh is what its chips are opened for: its allocator is theirs.
+        # The chips are opened as this mesh and share its allocator.
         super().__init__(chips, number, options, tracker, number if parent is not None else 0)
         self.shape = shape
         self.parent = parent
         self._submeshes: list[MeshDevice] = []
 
     def create_submesh(self, shape: tuple[int, int], offset: tuple[int, int] = (0, 0)) -> MeshDevice:
-        """A part of the mesh as a mesh of its own.
+        """A part of the mesh as a separate mesh.
 
-        Its allocator is new and empty and knows nothing of the parent's, as with tt-metal: both hand out the same
+        Its allocator is new and empty and independent of the parent's, as in tt-metal: both give out the same
         addresses.
         """
         self.check_open()
@@ -46,7 +46,7 @@ class MeshDevice(AnyDevice):
         return submesh
 
     def close(self) -> None:
-        """A submesh gives back what it holds; with the whole mesh the chips are closed."""
+        """A submesh frees what it holds; closing the whole mesh also closes the chips."""
         for submesh in self._submeshes:
             submesh.close()
         if self.parent is None:
@@ -65,7 +65,7 @@ def create_mesh_device(
     trace_region_size: int = 0, worker_l1_size: int | None = None, system_dram: int = 0, kernel_writes: bool = False,
     tracker: GraphTracker | None = None,
 ) -> MeshDevice:  # fmt: skip
-    """Open a simulated machine as a mesh, or chips of it from ``first`` on in that shape."""
+    """Open a simulated machine as a mesh, or the chips from ``first`` on in this shape."""
     found = machine_named(machine)
     rows, columns = shape or found.mesh
     if rows <= 0 or columns <= 0 or first < 0 or first + rows * columns > found.chips:

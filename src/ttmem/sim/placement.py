@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program's circular and dataflow buffers go on its cores, and whether they run into L1 buffers.
+"""Places the circular and dataflow buffers of a program on its cores, and checks them against L1 buffers.
 
-A program has one track for each distinct rectangle of cores among its buffers. A track is what is taken on that
+A program has one track for each distinct rectangle of cores among its buffers. A track holds the space used on that
 rectangle, from the base of L1 up. Every program starts again at the base: programs share L1 in time.
 """
 
@@ -15,7 +15,7 @@ from ttmem.sim.free_list import round_up
 
 
 def rectangles(ranges: Sequence[CoreRange]) -> list[CoreRange]:
-    """The cores of several ranges as tt-metal's host API cuts them again: equal rows stacked, by column, then row.
+    """The cores of several ranges, divided as by tt-metal's host API: equal rows stacked, by column, then row.
 
     >>> rectangles([CoreRange(0, 1, 7, 1), CoreRange(0, 0, 7, 0)])
     [CoreRange(x0=0, y0=0, x1=7, y1=1)]
@@ -47,7 +47,7 @@ class _Track:
 
 
 class Tracks:
-    """The tracks of one program, on a device with that base and allocation unit.
+    """The tracks of one program, on a device with this base and allocation unit.
 
     >>> grid = [CoreRange(0, 0, 7, 7)]
     >>> tracks = Tracks(105824, 32, [grid, grid])
@@ -56,7 +56,7 @@ class Tracks:
     """
 
     def __init__(self, base: int, unit: int, buffers: Iterable[Sequence[CoreRange]]) -> None:
-        """``buffers`` are the rectangles of each buffer that is going to be placed."""
+        """``buffers`` are the rectangles of each buffer that will be placed."""
         self._base = base
         self._unit = unit
         self._tracks = [_Track(one) for one in dict.fromkeys(one for ranges in buffers for one in ranges)]
@@ -89,7 +89,7 @@ class Tracks:
     def check(self, what: str, program: int, l1_size: int, lowest: int | None) -> None:
         """tt-metal's check before every launch; ``lowest`` is the lowest L1 buffer of the device, on whichever core.
 
-        It does not look at L1_SMALL: with no L1 buffer live, a program may run over live L1_SMALL buffers unnoticed.
+        It ignores L1_SMALL: without a live L1 buffer, a program may overwrite live L1_SMALL buffers unnoticed.
         """
         for track in self._tracks:
             if not track.regions:
@@ -109,5 +109,5 @@ class Tracks:
 
     @property
     def end(self) -> int:
-        """How high the program reaches on any core."""
+        """The highest address of the program on any core."""
         return max((track.end for track in self._tracks), default=self._base)

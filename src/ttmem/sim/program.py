@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 class CircularBufferConfig(NamedTuple):
-    """So many tiles of a size, on each core, under an index that kernels know."""
+    """A number of tiles of a size on each core, with the index that kernels use."""
 
     num_tiles: int
     tile_size: int
@@ -33,7 +33,7 @@ class CircularBufferConfig(NamedTuple):
 
 
 class CircularBuffer(NamedTuple):
-    """A circular or dataflow buffer of a program; a ``backing`` buffer makes it a globally allocated one."""
+    """A circular or dataflow buffer of a program; with a ``backing`` buffer it is globally allocated."""
 
     ranges: tuple[CoreRange, ...]
     size: int  # on each core
@@ -47,7 +47,7 @@ class CircularBuffer(NamedTuple):
 
 
 class _Compiled:
-    """What a program has become on one device or mesh."""
+    """The compiled form of a program on one device or mesh."""
 
     def __init__(self, cbs: Tracks, dfbs: Tracks, ring: RingUse) -> None:
         self.cbs = cbs
@@ -80,7 +80,7 @@ class SimProgram:
     # -- making one ----------------------------------------------------------------------------------------------
 
     def add_kernel(self, kernel: Kernel, core_ranges: Sequence[CoreRange]) -> int:
-        """A kernel on these cores; returns its handle."""
+        """Add a kernel on these cores; returns its handle."""
         self._check_unfinished()
         self.kernels.append((kernel, tuple(core_ranges)))
         return len(self.kernels) - 1
@@ -100,7 +100,7 @@ class SimProgram:
     def add_dataflow_buffer(
         self, core_ranges: Sequence[CoreRange], size: int, *, borrowed: Buffer | None = None
     ) -> int:
-        """A dataflow buffer, by itself or in the memory of a tensor."""
+        """Add a dataflow buffer, with its own memory or in the memory of a tensor."""
         self._check_unfinished()
         if self.circular_buffers:
             raise SimError("a program has circular buffers or dataflow buffers, not both")
@@ -110,7 +110,7 @@ class SimProgram:
         return one.buffer_index
 
     def add_scratchpad(self, core_ranges: Sequence[CoreRange], size: int) -> None:
-        """Memory of the kernels' own, above the dataflow buffers."""
+        """Add memory for the kernels' own use, above the dataflow buffers."""
         self._check_unfinished()
         self.scratchpads.append(CircularBuffer(tuple(rectangles(core_ranges)), size, len(self.scratchpads)))
 
@@ -150,7 +150,7 @@ class SimProgram:
         return groups_of(self.kernels)
 
     def ring(self) -> RingUse:
-        """What it needs of a core's kernel ring."""
+        """The bytes that it needs in a core's kernel ring."""
         cbs: dict[int, int] = {}
         for one in self.circular_buffers:
             cbs[one.buffer_index] = cbs.get(one.buffer_index, 0) | one.cores
@@ -160,13 +160,13 @@ class SimProgram:
         return device in self._compiled
 
     def addresses(self, device: AnyDevice) -> list[int]:
-        """Where its circular buffers, dataflow buffers and scratchpads lie, in the order they were added."""
+        """The addresses of its circular buffers, dataflow buffers and scratchpads, in the order they were added."""
         return self._compiled[device].addresses
 
     # -- on a device ---------------------------------------------------------------------------------------------
 
     def compile(self, device: AnyDevice) -> None:
-        """Give every buffer its address and put the kernels on their cores. Only the first time does anything."""
+        """Give every buffer its address and load the kernels. Only the first call does anything."""
         if device in self._compiled:
             return
         if any(not set(device.chips).isdisjoint(other.chips) for other in self._compiled):
@@ -221,7 +221,7 @@ class SimProgram:
             )  # fmt: skip
 
     def check(self, device: AnyDevice) -> None:
-        """tt-metal's checks at every launch: do the program's buffers run into the device's, does it fit the ring?"""
+        """tt-metal's checks at every launch: the program must not overlap L1 buffers, and must fit into the ring."""
         l1_size, lowest = device.allocator.geometry.l1_size, device.allocator.lowest_l1()
         compiled = self._compiled[device]
         compiled.cbs.check("circular", self.id, l1_size, lowest)
@@ -229,17 +229,17 @@ class SimProgram:
         check_ring(compiled.ring, device.allocator.geometry.ring_size, self.groups())
 
     def destroy(self) -> None:
-        """The program is gone, with all it held."""
+        """Destroy the program, with everything that it holds."""
         for device in list(self._compiled):
             self.leave(device)
 
     def leave(self, device: AnyDevice) -> None:
-        """The program is gone from one device or mesh."""
+        """Remove the program from one device or mesh."""
         if self.forget(device):
             device.tracker.track_program_destroyed(self.id, device)
 
     def forget(self, device: AnyDevice) -> bool:
-        """The device is gone, and what the program held there with it; whether it held anything."""
+        """The device was closed, with the program's memory on it; returns whether the program held anything there."""
         return self._compiled.pop(device, None) is not None
 
     def __del__(self) -> None:
@@ -250,7 +250,7 @@ def create_circular_buffer(
     program: SimProgram, core_ranges: Sequence[CoreRange], config: CircularBufferConfig, *,
     buffer: Buffer | None = None, address_offset: int = 0,
 ) -> int:  # fmt: skip
-    """A circular buffer on these cores, with an address of its own or inside an L1 buffer (globally allocated)."""
+    """Add a circular buffer on these cores, with its own memory or inside an L1 buffer (globally allocated)."""
     if config.total_size <= 0:
         raise SimError(f"a circular buffer of {config.num_tiles} tiles of {config.tile_size} B has no size")
     if address_offset % 16:
@@ -262,5 +262,5 @@ def create_circular_buffer(
 
 
 def launch_program(device: AnyDevice, program: SimProgram) -> None:
-    """Compile the program if that was not done yet, and make it the one that runs on its cores."""
+    """Compile the program if necessary, and make it resident on its cores."""
     device.launch(program)

@@ -10,13 +10,13 @@ from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
 from ttmem.sim.free_list import CLASS_BASE_BYTES, FreeList
 
-# Stock leaves the trace region out.
+# The stock wheel leaves out the trace region.
 _KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL)
 _COLUMN_CHARACTERS = 12
 
 
 def dump_device_memory_state(allocator: Allocator, folder: Path, prefix: str = "") -> None:
-    """Writes the three reports below ``folder/generated/reports``, over what is there."""
+    """Write the three reports below ``folder/generated/reports``, replacing existing ones."""
     reports = folder / "generated" / "reports"
     reports.mkdir(parents=True, exist_ok=True)
     for name, lines in (
@@ -38,7 +38,7 @@ def _l1_summary(allocator: Allocator) -> Iterator[str]:
     largest = allocator.statistics(Kind.L1).largest
     yield "This report indicates available space for interleaving L1 buffers"
     yield ", Largest Contiguous Free Block (B), Total Free L1 Space (B)"
-    # Stock's "total" is the largest block in every bank, not all that is free.
+    # The stock wheel's "total" is the largest free block in every bank, not all free bytes.
     yield f",{largest},{largest * allocator.banks(Kind.L1)}"
 
 

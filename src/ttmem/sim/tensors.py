@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes of each bank a tensor needs, from its shape, data type and layout."""
+"""Computes the bytes that a tensor needs in each bank, from its shape, data type and layout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dtype(Enum):
 
 
 class Layout(Enum):
-    """How elements lie within a page: one tile, or one row."""
+    """How elements are arranged in a page: one tile, or one row."""
 
     TILE = "TILE"
     ROW_MAJOR = "ROW_MAJOR"
@@ -60,7 +60,7 @@ INTERLEAVED = MemoryConfig()
 
 
 class TensorSpec(NamedTuple):
-    """What a tensor is, apart from the kind of memory it lies in."""
+    """The properties of a tensor, except for its kind of memory."""
 
     shape: tuple[int, ...]
     dtype: Dtype = Dtype.BFLOAT16
@@ -70,7 +70,7 @@ class TensorSpec(NamedTuple):
 
 
 class BufferNeed(NamedTuple):
-    """A request as the allocator gets it: `per_bank` of every bank, though only `banks` of them hold pages."""
+    """A request as the allocator gets it: `per_bank` bytes in every bank, although only `banks` of them have pages."""
 
     page: int
     aligned_page: int
@@ -96,7 +96,7 @@ _EXPONENTS_ALIGNMENT_BYTES = 16
 
 
 def element_bytes(dtype: Dtype) -> int:
-    """Bytes of one element; block floats have none, for their elements share exponents."""
+    """Bytes of one element. Raises SimError for block floats, because their elements share exponents."""
     try:
         return _ELEMENT_BYTES[dtype]
     except KeyError:
@@ -117,7 +117,7 @@ def tile_bytes(dtype: Dtype, tile: Tile = Tile()) -> int:
 
 
 def need_of(spec: TensorSpec, banks: int, alignment: int) -> BufferNeed | None:
-    """What a tensor needs of a kind of memory with so many banks; None if it has no elements."""
+    """What a tensor needs in a kind of memory with this many banks; None if it has no elements."""
     if 0 in spec.shape:
         return None
     memory = spec.memory
@@ -138,7 +138,7 @@ def need_of(spec: TensorSpec, banks: int, alignment: int) -> BufferNeed | None:
     shards = _shards(tensor, shard)
     _check_fit(memory, shards)
     used = min(memory.cores, shards)
-    # A shard of the legacy kinds is a core's whole part; only ND shards go round the cores.
+    # With the legacy kinds a core has one shard; only ND shards are distributed round robin.
     rounds = -(-shards // memory.cores) if memory.layout is MemoryLayout.ND_SHARDED else 1
     pages = rounds * prod(shard)
     aligned = round_up(page, alignment)
@@ -146,9 +146,9 @@ def need_of(spec: TensorSpec, banks: int, alignment: int) -> BufferNeed | None:
 
 
 def need_of_pages(pages: int, page: int, banks: int, alignment: int) -> BufferNeed:
-    """Pages dealt out to the banks in turn."""
+    """What pages need if they are distributed to the banks in turn."""
     aligned = round_up(page, alignment)
-    rows = -(-pages // banks) if banks else 0  # L1_SMALL of no size has no banks, and refuses
+    rows = -(-pages // banks) if banks else 0  # L1_SMALL of size 0 has no banks, and refuses
     return BufferNeed(page, aligned, banks, pages, rows * aligned, pages * aligned)
 
 
@@ -158,7 +158,7 @@ def need_of_bytes(size: int, page_size: int, banks: int, alignment: int) -> Buff
 
 
 def trace_page_size(size: int, banks: int) -> int:
-    """The page of a trace buffer: the largest that wastes no more than a smaller one, or fills two rows of banks."""
+    """Page size of a trace buffer: the largest that wastes no more than a smaller one, or fills two rows of banks."""
     best, least_waste = 0, size
     for page in (1024, 2048, 4096, 8192):
         row = page * banks
@@ -176,7 +176,7 @@ def _in_pages(shape: tuple[int, ...], page_height: int, page_width: int) -> tupl
 
 
 def _shards(tensor: tuple[int, ...], shard: tuple[int, ...]) -> int:
-    """How many shards cover a tensor; what it has more of dimensions is folded into the shard's first."""
+    """The number of shards that cover a tensor; additional dimensions are folded into the shard's first."""
     extra = len(tensor) - len(shard)
     if extra < 0:
         raise SimError(f"Tensor shape rank ({len(tensor)}) can't be less than shard shape rank ({len(shard)})!")

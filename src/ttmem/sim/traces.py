@@ -15,7 +15,7 @@ _REMEDY = "or set a non-zero trace_region_size."
 
 
 class Trace(NamedTuple):
-    """A captured trace; `mark` is how far up in DRAM its replay may write."""
+    """A captured trace; `mark` is the highest DRAM address that its replay may write to."""
 
     kind: Kind
     address: int
@@ -32,11 +32,11 @@ class Traces:
         self._live: list[Trace] = []
 
     def begin(self) -> None:
-        """A capture starts: what happens in DRAM from now on will happen again at each replay."""
+        """Start a capture: DRAM writes from now on are repeated at each replay."""
         self._allocator.begin_capture()
 
     def end(self, size: int) -> Trace:
-        """The capture is over and has recorded so many bytes, which get a buffer."""
+        """End the capture and allocate a buffer for the recorded bytes."""
         marks = self._allocator.end_capture()
         page = trace_page_size(size, self._allocator.banks(Kind.DRAM))
         padded = round_up(size, page)
@@ -73,7 +73,7 @@ class Traces:
 
 
 def _overlap(address: int, marks: Marks, others: int) -> str | None:
-    """What a replay would write over, if anything."""
+    """The buffer that a replay would overwrite, if any."""
     if address < min(marks):
         return (
             f"DRAM activity during trace capture. Allocation high water mark: {marks.allocated}, "

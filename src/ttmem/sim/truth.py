@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulated devices really hold, read from their allocators and programs and not from what was reported.
+"""The true contents of simulated devices, read from their allocators and programs, not from reports.
 
-It is what the account is compared with.
+Tests compare the account with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Core = tuple[int, int]
 
 
 class Held:
-    """What is on one chip: bytes asked for and taken by kind, and bytes by kind on each core of the compute grid."""
+    """The contents of one chip: requested and reserved bytes by kind, and bytes by kind on each core of the grid."""
 
     def __init__(self) -> None:
         self.used: Counter[Kind] = Counter()
@@ -40,7 +40,7 @@ class Held:
 
 
 def held(devices: Iterable[AnyDevice]) -> dict[str, Held]:
-    """By the unique id of the chip; closed devices hold nothing."""
+    """The contents by unique id of the chip; closed devices hold nothing."""
     chips: dict[str, Held] = {}
     for device in devices:
         if device.is_open:
@@ -52,7 +52,7 @@ def held(devices: Iterable[AnyDevice]) -> dict[str, Held]:
 def _add(sum_: Held, device: AnyDevice, chip: Chip) -> None:
     geometry = device.allocator.geometry
     grid = [(x, y) for y in range(geometry.grid_y) for x in range(geometry.grid_x)]
-    if not sum_.cores:  # the first device on this chip: what the chip itself was opened with
+    if not sum_.cores:  # the first device on this chip: count what opening the chip put there
         sum_.cores = {core: Counter({Kind.FIRMWARE: geometry.map_end}) for core in grid}
         sum_.used[Kind.FIRMWARE] = geometry.map_end * len(grid)
         for kernel_type, _, size, cores in SYSTEM_KERNELS:

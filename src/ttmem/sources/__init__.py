@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only looks at the machine. Nothing here ever opens a device."""
+"""Read-only access to the state of the machine. Nothing here ever opens a device."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes hold which chips: by the driver's list, else by everybody's open files.
+"""Finds the processes that hold each chip, from the driver's list, else from the open files of all processes.
 
-The driver lists who *opened* a chip, for as long as that descriptor is open anywhere. So a child that inherited it is
-not listed; and if the opener is gone, an heir holds the chip, and only the open files tell which. Before tt-kmd 2.7
-the number is the one that the opener has in its own pid namespace: that of a process in a container is another's here.
+The driver lists the process that *opened* a chip, as long as that descriptor is open in any process. So a child that
+inherited the descriptor is not listed. If the opener has exited, an heir holds the chip, and only the open files show
+which. Before tt-kmd 2.7, the listed pid is the one in the opener's own pid namespace, so the pid of a process in a
+container may belong to another process here.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_PID = 1 << 22
 _MAX_LIST_BYTES = 1 << 20
-_UNFOUND = "who it is cannot be seen from here"
-# What is asked of a process where the answer may be long in coming: its command line is in its own memory.
+_UNFOUND = "its process is not visible from here"
+# Reads that may be slow: the kernel reads a command line from the memory of the process.
 _SLOW: Mapping[str, Callable[[int, str], object]] = {
     "command": processes.command,
     "container": processes.container,
@@ -36,7 +37,7 @@ _SLOW: Mapping[str, Callable[[int, str], object]] = {
 
 
 class Holders:
-    """Looks again and again. A process is described once, and anew when it goes by another name.
+    """Reads the holders repeatedly. A process is described once, and again when its name changes.
 
     >>> Holders("/nowhere").look([0])["state"]
     'absent'
@@ -44,16 +45,16 @@ class Holders:
 
     def __init__(self, root: str = "/", patience: float = 0.5) -> None:
         self._root = root
-        # Apart, because a late answer is dropped in a round that does not ask for it.
+        # Separate, because a round that does not request a job drops its late answer.
         self._driver, self._slow = Rounds(patience), Rounds(patience)
         self._known: dict[int, HolderRow] = {}
-        self._told: set[tuple[str, int, int | None]] = set()  # (what, pid, start) that needs no asking again
+        self._told: set[tuple[str, int, int | None]] = set()  # (what, pid, start) that need not be read again
         self._users: dict[int, str | None] = {}
 
     def look(self, kmds: list[int]) -> HoldersLook:
-        """Who holds the chips with these numbers, and how sure that is.
+        """The processes that hold the chips with these numbers, and how certain that is.
 
-        ``foreign`` counts descriptors: nothing else can be seen of holders outside our pid namespace.
+        ``foreign`` counts descriptors, because nothing else is visible of holders outside our pid namespace.
         """
         notes: list[str] = []
         foreign: dict[int, int] = {}
@@ -72,7 +73,7 @@ class Holders:
                 return {"state": "absent", "why": unseen, "via": None, "processes": [], "foreign": {}}
             held = found
             if unseen:
-                notes.append(f"{unseen}; {_advice()}, or use tt-kmd 2.7 or later, which lists holders for everybody")
+                notes.append(f"{unseen}; {_advice()}, or use tt-kmd 2.7 or later, which lists holders for all users")
         self._known = self._rows(held, notes)
         state = "incomplete" if notes else "ok"
         self._find_out(notes)
@@ -85,7 +86,7 @@ class Holders:
         return None if row["user_id"] is None else self._users.get(row["user_id"])
 
     def _lists(self, kmds: Iterable[int]) -> dict[int, bytes | BaseException]:
-        """The driver's list for each chip, or why there is none. The driver lets us wait while it resets a chip."""
+        """The driver's list for each chip, or why there is none. The read blocks while the driver resets a chip."""
         outcomes = self._driver.run({kmd: partial(_read_list, self._root, kmd) for kmd in kmds})
         hangs = TimeoutError("the driver does not answer")
         return {kmd: hangs if one.hangs else one.error or one.value for kmd, one in outcomes.items()}
@@ -95,23 +96,23 @@ class Holders:
         return re.match(r"2\.[56]\.", version) is not None
 
     def _recount(self, listed: Held, notes: list[str]) -> Held:
-        """Who really is behind numbers that mean something else in a container."""
+        """Replace pids that may come from a container by those of processes with open files."""
         chips = _chips(listed)
         found, unseen = self._scan(chips) if chips else ({}, None)
         if found is not None and unseen is None and _chips(found) == chips:
             return found
         notes.append(
-            "tt-kmd before 2.7 lists a process of a container under the number of another; "
+            "tt-kmd before 2.7 may list a process of a container with the pid of another process; "
             f"{unseen or _UNFOUND}; {_advice()}, or update tt-kmd"
         )
         return listed
 
     def _replace_the_gone(self, held: Held, notes: list[str]) -> None:
-        """Where who opened a chip is gone, those count that inherited its descriptor."""
+        """If the process that opened a chip has exited, replace it by those that inherited the descriptor."""
         gone = {pid: held.pop(pid) for pid in list(held) if not self._lives(pid)}
         if not gone:
             return
-        # One may have let go of its chips, all in order, since the list was read.
+        # A process may have closed its chips normally since the list was read.
         listed = _parse(self._lists(_chips(gone)), [])[0]
         left = {pid: listed[pid] for pid in gone if pid in listed}
         if not left:
@@ -124,7 +125,7 @@ class Holders:
             openers = ", ".join(str(pid) for pid in sorted(left))
             numbers = ", ".join(str(chip) for chip in sorted(chips))
             notes.append(
-                f"chip {numbers}: opened by process {openers}, which is gone, and inherited by another; "
+                f"chip {numbers}: opened by process {openers}, which has exited, and inherited by another; "
                 f"{unseen or _UNFOUND}; {_advice()}"
             )
 
@@ -139,7 +140,7 @@ class Holders:
             return None, f"{error.filename}: {error.strerror}"
 
     def _rows(self, held: Held, notes: list[str]) -> dict[int, HolderRow]:
-        """What is known of each holder so far. We are not one of them, whatever we have open."""
+        """What is known about each holder so far. Our own process is never listed."""
         try:
             ourselves = int(os.readlink(os.path.join(self._root, "proc/self")))
         except (OSError, ValueError):
@@ -172,7 +173,7 @@ class Holders:
         return row
 
     def _find_out(self, notes: list[str]) -> None:
-        """Asks what may be slow in coming, and leaves it for another look if it is."""
+        """Start the reads that may be slow; a late result is used in a later round."""
         keys = {(what, pid, row["start"]) for pid, row in self._known.items() for what in _SLOW}
         self._told &= keys
         jobs = {(what, pid, start): partial(_SLOW[what], pid, self._root) for what, pid, start in keys - self._told}
@@ -181,7 +182,7 @@ class Holders:
         for key, outcome in self._slow.run({**jobs, **names}).items():
             if outcome.hangs:
                 whose = "user" if key[0] == "name" else "process"
-                notes.append(f"the {key[0]} of {whose} {key[1]} is slow in coming")
+                notes.append(f"the {key[0]} of {whose} {key[1]} could not be read in time")
             elif key[0] == "name":
                 self._users[key[1]] = outcome.value
             else:
@@ -191,11 +192,11 @@ class Holders:
 
 
 def _advice() -> str:
-    return "run as root to see all" if os.geteuid() else "look from the host, with all capabilities, to see all"
+    return "run as root to see all" if os.geteuid() else "run ttmem on the host, with all capabilities, to see all"
 
 
 def _blank(pid: int) -> HolderRow:
-    """All that is said of a process, with nothing known."""
+    """The row of a process about which nothing is known."""
     return {
         "pid": pid,
         "start": None,
@@ -221,7 +222,7 @@ def _read_list(root: str, kmd: int) -> bytes:
 
 
 def _parse(lists: dict[int, bytes | BaseException], notes: list[str]) -> tuple[Held, dict[int, int]]:
-    """Who is in the driver's lists, one line a descriptor, and how many descriptors are of nobody we could name."""
+    """The pids in the driver's lists (one line per descriptor), and the descriptors without a visible process."""
     held: Held = {}
     foreign: dict[int, int] = {}
     for kmd, content in lists.items():
@@ -239,5 +240,5 @@ def _parse(lists: dict[int, bytes | BaseException], notes: list[str]) -> tuple[H
             else:
                 garbage += 1
         if garbage:
-            notes.append(f"chip {kmd}: {garbage} of the lines in its list of holders make no sense")
+            notes.append(f"chip {kmd}: invalid lines in its list of holders: {garbage}")
     return held, foreign

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory reports that tt-metal writes as CSV files: ``ttnn.dump_device_memory_state`` and ``EnableMemoryReports``.
 
-Three files with a common prefix tell one story. The rows of ``memory_usage_summary.csv`` bear no names: they are
-DRAM, L1, L1_SMALL, per bank. The sections of ``detailed_memory_usage.csv`` hold sums over all banks, but a block table
-of one bank, with addresses from the allocator's base on. In ``l1_usage_summary.csv`` "Total Free L1 Space" is not what
-is free: it is the largest free block times the banks. Files of the prefix ``program_`` have one record a program.
+Three files with a common prefix form one report. The rows of ``memory_usage_summary.csv`` have no names: they are DRAM,
+L1, L1_SMALL, per bank. The sections of ``detailed_memory_usage.csv`` have sums over all banks, but the block table of
+one bank, with addresses relative to the allocator's base. In ``l1_usage_summary.csv``, "Total Free L1 Space" is not the
+free space: it is the largest free block times the number of banks. Files with the prefix ``program_`` have one record
+per program.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ _TOTALS = ("allocatable", "allocated", "free")
 _TABLE_HEADER = ["Block", "Address", "Size", "PrevID", "NextID", "Allocated"]
 _NONE = ("none", "-1", str((1 << 64) - 1))
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_MAX_LINE_BYTES = 1 << 20  # of the block tables that there may be; longer ones are no text
+_MAX_LINE_BYTES = 1 << 20  # longest line that a block table can have; a file with longer lines is not text
 _QUOTED_CHARACTERS = 60
 
 T = TypeVar("T")
-Moment = tuple[int, int | None]  # place in the file, program
+Moment = tuple[int, int | None]  # position in the file, program
 Found = tuple[Moment, Kind, T]
 
 
 class ReportError(Exception):
-    """The folder cannot be read or has no reports; the text is for the user."""
+    """The folder cannot be read or has no reports; the message is for the user."""
 
 
 class Amounts(NamedTuple):
-    """Bytes of one bank, or of all. ``largest_free`` is None where the file does not say it."""
+    """Bytes of one bank, or of all. ``largest_free`` is None if the file does not have it."""
 
     total: int
     allocated: int
@@ -51,7 +52,7 @@ class Amounts(NamedTuple):
 
     @property
     def fragmentation(self) -> float | None:
-        """The share of what is free that does not lie in the largest free block; None if that cannot be said.
+        """The share of the free bytes outside the largest free block; None if not known.
 
         >>> Amounts(total=100, allocated=20, free=80, largest_free=60).fragmentation
         0.25
@@ -62,7 +63,7 @@ class Amounts(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A row of the block table. ``address`` counts from the allocator's base; the size is that in each bank."""
+    """A row of the block table. ``address`` is relative to the allocator's base; the size is per bank."""
 
     ident: int
     address: int
@@ -73,7 +74,7 @@ class Block(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the files say of one kind; None for what they do not."""
+    """The data of the files about one kind; None for missing values."""
 
     kind: Kind
     banks: int | None
@@ -83,14 +84,14 @@ class Memory(NamedTuple):
 
 
 class L1Space(NamedTuple):
-    """What ``l1_usage_summary.csv`` says of L1: the largest free block of a bank, and that times the banks."""
+    """The data of ``l1_usage_summary.csv``: the largest free block of a bank, and that times the number of banks."""
 
     largest_free: int
     times_banks: int
 
 
 class State(NamedTuple):
-    """One moment: of a dump, or of the compilation of a program."""
+    """The state at one time: of a dump, or of the compilation of a program."""
 
     program: int | None
     memories: tuple[Memory, ...]
@@ -113,14 +114,14 @@ class MemoryReport(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """A folder of reports, and a sentence for each thing in it that could not be read."""
+    """The reports in a folder, and a sentence for each problem."""
 
     reports: tuple[MemoryReport, ...]
     problems: tuple[str, ...]
 
 
 def read(folder: str) -> Reports:
-    """All reports in a folder. What is wrong with one file hurts no other, nor what stands before it in that file."""
+    """All reports in a folder. An error in a file affects only the rest of that file."""
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
@@ -176,7 +177,10 @@ def _memory(kind: Kind, bank: Amounts | None, section: _Section | None) -> Memor
 
 
 def _of_one_moment(memory: Memory, space: L1Space | None) -> bool:
-    """Could the files have been written together? A kind that has no region (L1_SMALL) has no banks and only zeros."""
+    """Whether the files can have been written together.
+
+    A kind without a region (L1_SMALL) has no banks and only zeros.
+    """
     bank, all_banks = memory.per_bank, memory.all_banks
     if bank is not None and all_banks is not None and memory.banks is None and (any(bank[:3]) or any(all_banks[:3])):
         return False
@@ -184,11 +188,11 @@ def _of_one_moment(memory: Memory, space: L1Space | None) -> bool:
 
 
 class _Unreadable(Exception):
-    """What is wrong, and where."""
+    """The problem and its position."""
 
 
 class _Lines:
-    """The lines of a file, counted."""
+    """The lines of a file, with line numbers."""
 
     def __init__(self, path: str, file: TextIO) -> None:
         self._path = path
@@ -206,7 +210,7 @@ class _Lines:
         return self._line
 
     def fail(self, expected: str) -> NoReturn:
-        """The line just read is not what it should be."""
+        """Raise an error about the line that was just read."""
         if self._line is None:
             found = "the file ends: it was cut off, or is still being written"
         else:
@@ -255,12 +259,12 @@ class _Lines:
 def _parsed(
     path: str | None, parse: Callable[[_Lines], Iterator[Found[T]]], files: list[File], problems: list[str]
 ) -> dict[Moment, dict[Kind, T]]:
-    """What stands in a file before the first thing that is wrong with it."""
+    """The contents of a file up to the first error."""
     found: dict[Moment, dict[Kind, T]] = {}
     if path is None:
         return found
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for its writer
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
             raise _Unreadable(f"{printable(path)}: not a regular file")
         with open(path, encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             files.append(File(printable(os.path.basename(path)), os.fstat(file.fileno()).st_mtime))
@@ -346,7 +350,7 @@ def _total(lines: _Lines, word: str) -> int:
 def _blocks(lines: _Lines) -> tuple[tuple[Block, ...], str | None]:
     """The block table, and the line after it."""
     line = lines.next()
-    while line != "Block table:":  # lists of free blocks, which the table holds as well
+    while line != "Block table:":  # skip lists of free blocks, which the table contains as well
         if line is None or line.startswith(","):
             lines.fail("'Block table:'")
         line = lines.next()

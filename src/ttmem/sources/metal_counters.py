@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """tt-metal's own counters in /dev/shm, one file for each chip, and which of their slots belong to live processes.
 
-Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes; a
-process that is killed never takes its bytes back, and later ones add to them. So the totals are shown and never
-believed: what counts is the sum over the slots of processes that are alive. The statistics by chip only ever grow after
-a crash, and the total of circular buffers is that of the last writer: neither is used.
+Since 0.70 tt-metal adds up the sizes of the buffers that each process has on a chip. The file outlives the processes. A
+process that is killed never subtracts its bytes, and later processes add to them. So the totals are shown but not used:
+only the slots of living processes are summed. The statistics by chip only grow after a crash, and the total of circular
+buffers is that of the last writer: neither is used.
 
-No reader can know what was never written: buffers of another thread than the one that opened the device, dataflow
-buffers, scratchpads. Nor what was written wrongly: the virtual buffers of a capture without dispatch, circular buffers
-that changed twice within a tenth of a second.
+Some data is never written: buffers of another thread than the one that opened the device, dataflow buffers,
+scratchpads. Some is written wrongly: the virtual buffers of a capture without dispatch, circular buffers that changed
+twice within a tenth of a second.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _SLOTS_AT, _SLOTS, _STATE_AT, _SIZE = 856, 64, 8536, 8576
 _VERSIONS = (2, 3, 4)
 _READY, _UNREADY, _RELEASED = 0x52454459, (0, 1), -1  # since version 4
 _KINDS: tuple[CountedKind, ...] = ("dram", "l1", "l1_small", "trace", "cb")
-# Of these the header has sums, of cb what was written last.
+# The header has sums of these kinds; for cb it has the value that was written last.
 _SUMMED: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 _NAME = re.compile(r"tt_device_([0-9]+)_memory")
-_MOST_FILES = 1024  # anybody may make files in /dev/shm
+_MOST_FILES = 1024  # any user can create files in /dev/shm
 _MOST_BYTES = 1 << 50
 _MOST_CHIPS = 1 << 16
 
 _MAPPING = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +/.*/tt_device_[0-9]+_memory$", re.MULTILINE)
-_MAX_STAT_BYTES = 1 << 24  # it has a number for every interrupt of every core
+_MAX_STAT_BYTES = 1 << 24  # /proc/stat has a number for every interrupt of every core
 _INITIAL_NAMESPACE = "pid:[4026531836]"
 _TRUSTED_SECONDS = 60.0
-_SHORT_SECONDS = 0.02  # a healthy process shows its mappings in less
+_SHORT_SECONDS = 0.02  # reading the mappings of a healthy process takes less
 
 
 class Counters:
-    """Reads the files again and again, and remembers of each process what it has mapped.
+    """Reads the files repeatedly, and remembers the mappings of each process.
 
     >>> Counters("/nowhere").look()["state"]
     'absent'
@@ -70,7 +70,7 @@ class Counters:
         self._processes = _Processes(root, patience, clock)
 
     def look(self, holders: Iterable[HolderRow] = ()) -> CountersLook:
-        """All files as they are now; ``holders`` are the processes among which one of a container may be found."""
+        """The current contents of all files; ``holders`` are searched for processes that run in a container."""
         folder = os.path.join(self._root, "dev/shm")
         try:
             names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
@@ -83,19 +83,19 @@ class Counters:
         files = [file for name in looked_at if (file := self._file(folder, name)) is not None]
         self._processes.end()
         if not files:
-            why = "tt-metal has left no counters in /dev/shm; it makes them since 0.70, unless "
+            why = "tt-metal has written no counters to /dev/shm; versions since 0.70 do, unless "
             return {"state": "absent", "why": f"{why}TT_METAL_SHM_TRACKING_DISABLED=1", "files": []}
         notes = []
         closed = [file for file in files if file["state"] == "unreadable"]
         if closed:
             notes.append(f"{len(closed)} of {len(files)} files may not be read: {closed[0]['why']}")
         if len(names) > _MOST_FILES:
-            notes.append(f"only {len(looked_at)} of {len(names)} files were looked at")
+            notes.append(f"only {len(looked_at)} of {len(names)} files were read")
         state = "unreadable" if len(closed) == len(files) else "ok"
         return {"state": state, "why": "; ".join(notes) or None, "files": files}
 
     def _file(self, folder: str, name: str) -> CounterFile | None:
-        """What one file says; None if it is gone."""
+        """The contents of one file; None if it no longer exists."""
         chip_id = name.split("_")[2]
         file: CounterFile = {
             "chip": chip_id, "path": f"/dev/shm/{name}", "owner": None, "state": "garbage", "why": None,
@@ -107,9 +107,9 @@ class Counters:
             found = os.lstat(path)
             file["owner"] = found.st_uid
             if int(chip_id) >= 1 << 64 or chip_id != str(int(chip_id)):
-                file["why"] = f"{chip_id} is no chip's number as tt-metal writes it"
+                file["why"] = f"{chip_id} is not a chip number as tt-metal writes it"
             elif not stat.S_ISREG(found.st_mode):
-                file["why"] = "it is no plain file, and not tt-metal's work"
+                file["why"] = "it is not a regular file, so tt-metal did not write it"
             else:
                 self._read(path, file)
         except FileNotFoundError:
@@ -117,13 +117,13 @@ class Counters:
         except PermissionError:
             file["state"] = "unreadable"
             owner = self._processes.user_for_people(file["owner"])
-            file["why"] = f"{file['path']} is for {owner} alone; run ttmem as that user or as root"
-        except OSError as error:  # also what was put in the file's place meanwhile and cannot be read at an offset
+            file["why"] = f"{file['path']} is readable only by {owner}; run ttmem as that user or as root"
+        except OSError as error:  # also if the file was replaced by one that cannot be read at an offset
             file["state"], file["why"] = "unreadable", f"{file['path']}: {error.strerror}"
         return file
 
     def _read(self, path: str, file: CounterFile) -> None:
-        # Not mapped: who makes the file gives it its size only afterwards, and until then a mapping would kill us.
+        # Read, not mapped: the file gets its size only after its creation, and an access before that would be fatal.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             found = os.fstat(descriptor)
@@ -131,7 +131,7 @@ class Counters:
                 content = os.pread(descriptor, _SIZE, 0)
                 file["state"], file["why"] = _verdict(content)
                 if file["state"] != "ok" or _balanced(content):
-                    break  # else we may have met one allocation between its two writes, which are over by now
+                    break  # else the first read may have been between the two writes of an allocation; read again
         finally:
             os.close(descriptor)
         file["version"] = int.from_bytes(content[:4], "little") or None
@@ -154,9 +154,9 @@ class Counters:
         }
         if len(slots) == _SLOTS:
             gone = [slot for slot in slots if slot["state"] in ("dead", "reused")]
-            for kind in _SUMMED:  # the rest may be of one who found no slot, and in use
+            for kind in _SUMMED:  # the rest may be in use by a process that found no slot
                 stale[kind] = min(stale[kind], sum(slot[kind] for slot in gone))
-            file["why"] = f"all {_SLOTS} slots are taken: what one more process has is in the totals alone"
+            file["why"] = f"all {_SLOTS} slots are taken: further processes are counted only in the totals"
         file["stale"] = stale
 
     def _slot(self, slot: tuple[Any, ...], origin: _Origin) -> CounterSlot:
@@ -175,7 +175,7 @@ class Counters:
             "cb": cb,
             "updated": updated / 1e9 or None,
             "state": "garbage",
-            "why": "no process has such numbers; they are not added up",
+            "why": "these numbers are impossible; they are not counted",
         }
         if pid >= 0 and max(dram, l1, l1_small, trace, cb) <= _MOST_BYTES:
             self._processes.find_owner(row, origin)
@@ -188,7 +188,7 @@ def _counted(sizes: list[int]) -> CountedBytes:
 
 
 class _Origin:
-    """Which file it is, and who could have written in it."""
+    """The identity of a file, and who may have written to it."""
 
     __slots__ = ("file", "open", "owner")
 
@@ -198,16 +198,16 @@ class _Origin:
         self.open = bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
     def admits(self, user_id: int | None) -> bool:
-        """May a process of that user have it mapped? tt-metal makes the file for its own user alone."""
+        """Whether a process of this user can have it mapped. tt-metal creates the file for its own user only."""
         return user_id in (None, 0, self.owner) or self.owner == 0 or self.open
 
     def trusted(self, user_id: int | None) -> bool:
-        """Is it the work of that user, our own or root's? Then nobody else has put a process's number there."""
+        """Whether the file belongs to this user, to us or to root. Then no other user can have written the pid."""
         return self.owner in (user_id, os.geteuid(), 0)
 
 
 def _fair(folder: str, names: list[str]) -> list[str]:
-    """As many files as are looked at; however many somebody makes, those of others are among them."""
+    """The files to read, up to the limit, chosen so that one user's files cannot displace those of others."""
     by_owner: dict[int | None, list[str]] = {}
     for name in names:
         try:
@@ -222,15 +222,15 @@ def _fair(folder: str, names: list[str]) -> list[str]:
 
 
 def _verdict(content: bytes) -> tuple[str, str | None]:
-    """(state, why) of a file by what it says of itself."""
+    """(state, reason) of a file according to its header."""
     version = int.from_bytes(content[:4], "little")
     if version not in (0, *_VERSIONS):
-        return "unsupported", f"its layout has version {version}, and this ttmem knows 2, 3 and 4: look for a newer one"
+        return "unsupported", f"its layout has version {version}, but this ttmem supports 2, 3 and 4; update ttmem"
     ready = int.from_bytes(content[_STATE_AT : _STATE_AT + 4], "little") if version >= 4 else _READY
     if len(content) < _SIZE or version == 0 or ready in _UNREADY:
-        return "unready", "a process is making it at this moment, or was stopped at that"
+        return "unready", "a process is creating it, or was stopped while creating it"
     if ready != _READY:
-        return "garbage", f"its state is {ready:#x}, which is none"
+        return "garbage", f"its state is {ready:#x}, which is invalid"
     _, _, _, number, *totals = _HEADER.unpack_from(content)
     if max(totals) > _MOST_BYTES:
         return "garbage", f"no chip has {max(totals)} bytes"
@@ -240,7 +240,7 @@ def _verdict(content: bytes) -> tuple[str, str | None]:
 
 
 def _slots(content: bytes) -> list[tuple[Any, ...]]:
-    """Those in use."""
+    """The slots in use."""
     free = (0, _RELEASED) if content[0] >= 4 else (0,)
     places = enumerate(_PIDS.unpack_from(content, _SLOTS_AT))
     return [_SLOT.unpack_from(content, _SLOTS_AT + place * _SLOT.size) for place, pid in places if pid not in free]
@@ -252,13 +252,13 @@ def _balanced(content: bytes) -> bool:
 
 
 class _Processes:
-    """Who stands behind a slot: a process with its number that was there at the last update and has the file mapped.
+    """Finds the owner of a slot: a process with that pid that existed at the last update and has the file mapped.
 
-    A number alone says little: it may be that of another process by now, in a slot that a container's process wrote it
-    is the one that it has in there, and anybody may make a file that names anybody. The mappings say for certain, but
-    to read them takes the process's memory lock, so they are asked for once a minute, and once in a look where there
-    are new files; not once for ever, as a process that runs another program keeps its number and start. Where they
-    cannot be read, a file of some third user is not believed.
+    A pid alone is not enough. It may have been reused; a process in a container writes its pid in the container; and
+    any user can create a file with any pid. The mappings are certain, but reading them takes the memory lock of the
+    process. So they are read at most once a minute, and once for a set of new files. They are read again because a
+    process that executes another program keeps its pid and start time. If they cannot be read, a file of a third user
+    is not trusted.
     """
 
     def __init__(self, root: str, patience: float, clock: Callable[[], float]) -> None:
@@ -273,22 +273,24 @@ class _Processes:
         self._unseen = self._not_shown()
 
     def _not_shown(self) -> str:
-        """Whom this /proc does not show."""
+        """The processes that this /proc does not show, as text."""
         try:
             if os.readlink(f"{self._proc}/self/ns/pid") != _INITIAL_NAMESPACE:
                 return "; it may run outside the container that ttmem runs in"
         except OSError:
-            return "; /proc cannot be read here" if self._proc == "/proc" else ""  # not in a machine in a folder
-        return "" if os.path.exists(f"{self._proc}/1") else "; it may be another user's, whom /proc hides from us"
+            return "; /proc cannot be read here" if self._proc == "/proc" else ""  # not for a test machine
+        return (
+            "" if os.path.exists(f"{self._proc}/1") else "; it may belong to another user, whose processes /proc hides"
+        )
 
     def begin(self, holders: Iterable[HolderRow]) -> None:
         self._holders = {holder["pid"]: holder for holder in holders}
-        # Asked once a round, for a process may have a slot in many files.
+        # Read once per round, because a process may have a slot in many files.
         self._seen: dict[int, processes.Stat | None] = {}
         self._user_ids: dict[int, int | None] = {}
         self._users: dict[int, str | None] = {}
         self._read: set[int] = set()  # whose mappings were read
-        self._left = 2 * self._patience  # all who hang together get no more than one who does
+        self._left = 2 * self._patience  # a limit for all hanging reads together
         self._inner: dict[int, list[int]] = {}
         for pid, holder in self._holders.items():
             inner_pid = holder["inner_pid"]
@@ -300,7 +302,7 @@ class _Processes:
         self._mapped = {key: mappings for key, mappings in self._mapped.items() if key in alive}
 
     def find_owner(self, slot: CounterSlot, origin: _Origin) -> None:
-        """Set the state of a slot, and the process as it is known out here."""
+        """Set the state of a slot, and its process in our own pid namespace."""
         pid, name, updated = slot["pid"], slot["name"], slot["updated"]
         holder = self._holders.get(pid)
         own = None if holder is None else holder["inner_pid"]
@@ -314,7 +316,7 @@ class _Processes:
         for wanted in ("live", "likely"):
             fitting = [outer for outer, (state, _) in verdicts.items() if state == wanted]
             if len(fitting) > 1:
-                # tt-metal tells processes apart by this number alone: they all write here, and none has it all.
+                # tt-metal identifies processes by this pid only: all of them write to this slot.
                 them = " and ".join(map(str, fitting))
                 why = f"processes {them} share it: each is {pid} in its own pid namespace"
                 slot["state"], slot["why"], slot["shared"] = "live", why, fitting
@@ -344,28 +346,29 @@ class _Processes:
         return self._user_ids[pid]
 
     def _user(self, user_id: int) -> str | None:
-        """The answer may come from another machine, and never."""
+        """The name of a user. The lookup may query another machine, and hang."""
         if user_id not in self._users:
             self._users[user_id] = self._names.run({user_id: lambda: processes.user(user_id)})[user_id].value
         return self._users[user_id]
 
     def _fits(self, pid: int, name: str | None, updated: float | None, origin: _Origin) -> tuple[str, str | None]:
-        """(live, likely, dead or reused; why)."""
+        """(live, likely, dead or reused; reason)."""
         seen = self._stat(pid)
         if seen is None:
             return "dead", f"there is no process {pid}{self._unseen}"
         comm, _, flags, _, start = seen
         if processes.is_dead(seen):
-            return "dead", f"process {pid} has ended, and its parent has not asked how"
+            return "dead", f"process {pid} has ended and is a zombie"
         if flags & processes.KERNEL_THREAD:
-            return "reused", f"{pid} is the kernel's own {comm} now"
+            return "reused", f"{pid} is now the kernel thread {comm}"
         if not origin.admits(self._user_id(pid)):
             return (
                 "reused",
-                f"process {pid} ({comm}) is of uid {self._user_id(pid)}, the file of uid {origin.owner} alone",
+                f"process {pid} ({comm}) belongs to uid {self._user_id(pid)}, the file only to uid {origin.owner}",
             )
         booted = self._boot_time()
-        # The kernel rounds both the boot and the start down, so this start is never late; a tick is for the doubt.
+        # The kernel rounds boot time and start time down, so this start is never too late; one tick is added for
+        # safety.
         if updated is not None and booted is not None and booted + (start - 1) / self._ticks > updated:
             return "reused", f"process {pid} ({comm}) started after the last update"
         mappings = self._mappings(pid, seen, origin.file)
@@ -375,7 +378,7 @@ class _Processes:
             return "reused", f"process {pid} ({comm}) has not mapped this file"
         if updated is None or booted is None or name not in (None, comm) or not origin.trusted(self._user_id(pid)):
             return "reused", f"process {pid} is {comm}, and {mappings.trouble}"
-        return "likely", f"process {pid} was there at the last update, but {mappings.trouble}"
+        return "likely", f"process {pid} existed at the last update, but {mappings.trouble}"
 
     def _stat(self, pid: int) -> processes.Stat | None:
         if pid not in self._seen:
@@ -383,7 +386,10 @@ class _Processes:
         return self._seen[pid]
 
     def _boot_time(self) -> float | None:
-        """Seconds since 1970. It moves when the clock is set; to read it is slow on a machine with many cores."""
+        """Boot time in seconds since 1970.
+
+        It changes when the clock is set; reading it is slow on a machine with many cores.
+        """
         now = self._clock()
         if self._booted is None or now - self._booted[0] >= _TRUSTED_SECONDS:
             content = processes.read(f"{self._proc}/stat", _MAX_STAT_BYTES) or b""
@@ -392,7 +398,7 @@ class _Processes:
         return self._booted[1]
 
     def _mappings(self, pid: int, seen: processes.Stat, file: File) -> _Mappings:
-        """What a process has mapped; new enough to tell of this file."""
+        """The mappings of a process, recent enough for this file."""
         key, now = (pid, seen[4]), self._clock()
         known = self._mapped.setdefault(key, _Mappings())
         wanted = known.hangs or now - known.at >= _TRUSTED_SECONDS or file not in known.files | known.asked
@@ -418,15 +424,15 @@ class _Mappings:
     def __init__(self) -> None:
         self.at = 0.0
         self.files: set[File] = set()
-        self.asked: set[File] = set()  # a file that is neither here nor among those mapped is new,
-        self.waiting: set[File] = set()  # and waits for the next reading
+        self.asked: set[File] = set()  # a file that is neither here nor mapped is new,
+        self.waiting: set[File] = set()  # and waits for the next read
         self.hangs = False
         self.trouble: str | None = None
 
     def take(self, outcome: Outcome) -> None:
         self.hangs = outcome.hangs
-        if outcome.hangs:  # what was known holds until there is an answer
-            self.trouble = f"its mappings have not come for {outcome.age:.0f} s; it may hang"
+        if outcome.hangs:  # keep the old mappings until there is an answer
+            self.trouble = f"its mappings could not be read for {outcome.age:.0f} s; it may hang"
         elif outcome.error:
             self.files = set()
             self.trouble = f"its mappings cannot be read ({getattr(outcome.error, 'strerror', outcome.error)})"
@@ -435,7 +441,7 @@ class _Mappings:
 
 
 def _mapped_files(process: str, headless: bool) -> set[File]:
-    """Of a process whose first thread has ended, only the others still tell."""
+    """The mapped counter files. If the first thread has ended, the other threads still show them."""
     threads = [f"{process}/task/{thread}" for thread in os.listdir(f"{process}/task")] if headless else [process]
     content = b""
     for thread in threads:

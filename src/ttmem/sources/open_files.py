@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds processes that have a chip's device file open, from the links in /proc/PID/fd.
 
-For drivers that keep no list, and for what their list cannot say. The links are read and never followed into a device.
+For drivers without a list of holders, and for holders that the list does not contain. The links are read and never
+followed into a device.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     Held = dict[int, set[int]]  # pid to the driver's numbers of chips
 
 _DEVICE = "/dev/tenstorrent/"
-_ONE_THREAD = 3  # links of a /proc/PID/task: two as every folder has, and one a thread
+_ONE_THREAD = 3  # link count of /proc/PID/task: two for every folder, and one per thread
 
 
 def scan(kmds: Iterable[int], root: str = "/") -> tuple[Held, str | None]:
-    """Who has these chips open, and what could not be seen; an OSError if nothing can be."""
+    """The processes that have these chips open, and what could not be read; OSError if nothing can be read."""
     proc = os.path.join(root, "proc")
     devices = _Devices(kmds, root)
     held: Held = {}
@@ -39,12 +40,12 @@ def scan(kmds: Iterable[int], root: str = "/") -> tuple[Held, str | None]:
             if chips:
                 held[int(name)] = chips
     if closed:
-        return held, f"{closed} process{'es' if closed > 1 else ''} could not be looked into"
+        return held, f"{closed} process{'es' if closed > 1 else ''} could not be examined"
     return held, "other users' processes are hidden (/proc is mounted with hidepid)" if hides(root) else None
 
 
 def hides(root: str = "/") -> bool:
-    """Does /proc show us only our own processes?"""
+    """Whether /proc shows only our own processes."""
     if os.path.exists(os.path.join(root, "proc/1")):
         return False
     mounts = processes.read(os.path.join(root, "proc/self/mounts"), 1 << 20) or b""
@@ -53,10 +54,10 @@ def hides(root: str = "/") -> bool:
 
 
 def _links(process: str) -> Iterator[tuple[str, str]]:
-    """(descriptor, what it leads to) of all that is open in one process and could be a chip."""
+    """(descriptor, target) of everything that is open in one process and could be a chip."""
     folder = f"{process}/fd"
     names = _names(folder)
-    # A process whose first thread has ended shows no descriptors but those of its other threads.
+    # If the first thread of a process has ended, only its other threads show descriptors.
     if names or not _has_threads(process):
         yield from _matches(folder, names)
         return
@@ -68,7 +69,7 @@ def _links(process: str) -> Iterator[tuple[str, str]]:
 def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except (FileNotFoundError, ProcessLookupError):  # gone meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # has exited
         return []
 
 
@@ -84,16 +85,16 @@ def _matches(folder: str, names: list[str]) -> Iterator[tuple[str, str]]:
         path = f"{folder}/{name}"
         try:
             target = os.readlink(path)
-        except (FileNotFoundError, ProcessLookupError):  # closed meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # was closed
             continue
         if _DEVICE in target:
             yield path, target
 
 
 class _Devices:
-    """The chips to look for.
+    """The chips to search for.
 
-    They are known by device number first, since a container may have a chip under the name of another.
+    They are identified by device number first, because a chip may have another name in a container.
     """
 
     def __init__(self, kmds: Iterable[int], root: str) -> None:
@@ -110,7 +111,7 @@ class _Devices:
         if not (number.isascii() and number.isdigit()):  # " (deleted)" may follow
             return None
         try:
-            kmd = self._by_number.get(os.stat(descriptor).st_rdev)  # looks at the open file, and opens nothing
+            kmd = self._by_number.get(os.stat(descriptor).st_rdev)  # stat of the open file; opens nothing
         except OSError:
             kmd = None
         if kmd is None and before in self._before and int(number) in self._kmds:
@@ -119,8 +120,8 @@ class _Devices:
 
 
 def _could_hold(pid: int, root: str) -> bool:
-    """Could a process that we may not look into hold a chip? The kernel's own threads and the dead do not."""
+    """Whether an unreadable process could hold a chip. Kernel threads and dead processes cannot."""
     known = processes.stat(pid, root)
-    if known is None:  # it is gone, or even its stat is not for us
+    if known is None:  # it has exited, or even its stat is unreadable
         return os.path.exists(os.path.join(root, f"proc/{pid}"))
     return not known[2] & processes.KERNEL_THREAD and not processes.is_dead(known)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs many small reads in rounds; one that hangs does not hold up the others.
+"""Runs many small reads in rounds; a read that hangs does not delay the others.
 
-A read of a chip that is being reset sleeps in the kernel, where nothing can wake it; so does one of a process whose
-memory is locked. Such a read is left behind in a thread of its own, and everybody else goes on.
+Reading a chip during a reset sleeps in the kernel and cannot be interrupted; so does reading a process whose memory is
+locked. Such a read is left in its own thread, and the other reads continue.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Outcome:
-    """What became of one job in one round: it gave ``value``, or it raised ``error``, or it ``hangs``.
+    """The outcome of one job in one round: it returned ``value``, or it raised ``error``, or it ``hangs``.
 
-    ``age`` is in seconds: 0 for what was found in this round, more for the late answer of a job that hung before, and
-    of a job that hangs, how long it has been at it.
+    ``age`` is in seconds: 0 for a result of this round, more for the late result of a job that hung before. For a job
+    that hangs, it is the time since its start.
     """
 
     __slots__ = ("age", "error", "hangs", "value")
@@ -33,7 +33,7 @@ class Outcome:
 
 
 class Rounds:
-    """Runs one job for each key and comes back soon, whatever the jobs do.
+    """Runs one job for each key and returns soon, whatever the jobs do.
 
     >>> rounds = Rounds(patience=0.5)
     >>> outcomes = rounds.run({"a": lambda: 6 * 7, "b": lambda: 1 // 0})
@@ -41,13 +41,13 @@ class Rounds:
     (42, ZeroDivisionError('integer division or modulo by zero'))
 
     There is an outcome for every key, in the order given. A job hangs if it has not returned ``patience`` seconds after
-    it began. Its key is then not started again until that job came back; meanwhile each round says at once that it
-    hangs. The late answer is the outcome of the first round after it came. So there are never more threads than keys,
-    plus one. A round takes as long as its jobs, and never longer than twice the patience.
+    it began. Its key is then not started again until that job has returned; meanwhile each round reports at once that
+    it hangs. The late result is the outcome of the next round. So there are never more threads than keys, plus one. A
+    round takes as long as its jobs, and never longer than twice the patience.
 
-    The jobs of a round run one after another in another thread than the caller's, so they need no locks against each
-    other as long as none hangs; but what a job that hung touches, nobody else may touch until it came back. Give each
-    job its own allocations and let it return what it found. To be used from one thread at a time.
+    The jobs of a round run one after another in a thread other than the caller's, so they need no locks against each
+    other unless one hangs. Objects that a hanging job uses must not be used by others until it has returned. Give each
+    job its own objects and let it return its result. Use a Rounds object from one thread at a time.
     """
 
     def __init__(self, patience: float) -> None:
@@ -59,7 +59,7 @@ class Rounds:
         for key in [key for key, job in self._begun.items() if job.ended is not None and key not in jobs]:
             del self._begun[key]
         fresh = {key: _Job(call) for key, call in jobs.items() if key not in self._begun}
-        # Noted before anything is waited for: an interrupt meanwhile leaves no job that could be started twice.
+        # Stored before waiting: after an interrupt, no job can be started twice.
         self._begun.update(fresh)
         if fresh:
             self._work(list(fresh.values()))
@@ -69,8 +69,8 @@ class Rounds:
         waiting = fresh[::-1]
         _start(waiting)
         if fresh[-1].done.acquire(timeout=self.patience):
-            return  # one worker does them in order, so all are done
-        # One hangs, or all are slow. Those not yet begun get a thread each, so that none waits for another.
+            return  # one worker runs them in order, so all are done
+        # One hangs, or all are slow. Each job that has not begun gets its own thread, so that none waits for another.
         for _ in fresh:
             if job := _next(waiting):
                 _start([job])
@@ -89,7 +89,7 @@ class Rounds:
 
 
 class _Job:
-    """A call and, once ``ended`` is set, what came of it."""
+    """A call and, once ``ended`` is set, its result."""
 
     __slots__ = ("began", "call", "done", "ended", "error", "value")
 
@@ -109,7 +109,7 @@ class _Job:
 
 
 def _next(waiting: list[_Job]) -> _Job | None:
-    """The job that is next; two threads may ask, and never get the same."""
+    """The next job. Two threads may call this; they never get the same job."""
     try:
         return waiting.pop()
     except IndexError:
@@ -117,10 +117,10 @@ def _next(waiting: list[_Job]) -> _Job | None:
 
 
 def _start(waiting: list[_Job]) -> None:
-    """A worker for these jobs, the last one first. Threads of this kind keep no interpreter from exiting."""
+    """Start a worker for these jobs, the last one first. A daemon thread does not delay the exit of the interpreter."""
     try:
         _thread.start_new_thread(_worker, (waiting,))
-    except RuntimeError as error:  # no more threads allowed here: better no answer than a caller that may hang
+    except RuntimeError as error:  # no more threads allowed: no result is better than a caller that hangs
         while job := _next(waiting):
             job.end(None, error)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of a stat
 _MAX_COMMAND_BYTES = 4096
-# What the cgroups of a runtime are called, by the word before the id or the folder around it.
+# Container runtimes by the names of their cgroups: the word before the id, or the parent folder.
 _RUNTIMES = {
     "docker": "docker",
     "libpod": "podman",
@@ -32,7 +32,7 @@ _RUNTIMES = {
 
 
 def read(path: str, limit: int = 1 << 16) -> bytes | None:
-    """What a file holds, up to a limit; None if it cannot be read."""
+    """The contents of a file, up to a limit; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(limit)
@@ -45,7 +45,7 @@ def stat(pid: int, root: str = "/") -> Stat | None:
     line = read(os.path.join(root, f"proc/{pid}/stat"))
     if line is None:
         return None
-    end = line.rfind(b")")  # the name before may hold spaces and parentheses
+    end = line.rfind(b")")  # the name may contain spaces and parentheses
     fields = line[end + 2 :].split()
     try:
         name = printable_bytes(line[line.index(b"(") + 1 : end])
@@ -55,7 +55,10 @@ def stat(pid: int, root: str = "/") -> Stat | None:
 
 
 def is_dead(known: Stat) -> bool:
-    """Is it a zombie, which holds nothing? One with threads left lives on, though its first thread has ended."""
+    """Whether it is a zombie, which holds nothing.
+
+    With threads left it is alive, even if its first thread has ended.
+    """
     return known[1] in "ZXx" and known[3] <= 1
 
 
@@ -66,8 +69,8 @@ def start_and_state(pid: int, root: str = "/") -> tuple[int, str] | None:
 
 
 def describe(pid: int, user_id: int | None, root: str = "/") -> ProcessInfo:
-    """Name, command line and start time; what can no longer be read is None."""
-    from ttmem.model.identity import ProcessInfo  # brings typing along, which a screen without a server can spare
+    """Name, command line and start time; None for what can no longer be read."""
+    from ttmem.model.identity import ProcessInfo  # imports typing, which a screen without a server does not need
 
     born = start_and_state(pid, root)
     if born is None:
@@ -77,15 +80,15 @@ def describe(pid: int, user_id: int | None, root: str = "/") -> ProcessInfo:
 
 
 def command(pid: int, root: str = "/") -> str | None:
-    """The command line. The kernel reads it out of the process's memory, and waits while that is locked."""
+    """The command line. The kernel reads it from the memory of the process, and waits while that is locked."""
     words = read(os.path.join(root, f"proc/{pid}/cmdline"), _MAX_COMMAND_BYTES)
     return printable_bytes(words.rstrip(b"\0").replace(b"\0", b" ")) or None if words else None
 
 
 def owner(pid: int, root: str = "/") -> tuple[int | None, int | None]:
-    """(effective user id, pid in its own pid namespace if that is not ours), each None if it cannot be told.
+    """(effective user id, pid in its own pid namespace if that is not ours), each None if not known.
 
-    The folder in /proc belongs to root if the process may not be dumped, so its owner is not asked for.
+    The owner of the folder in /proc is not used, because it is root if the process may not be dumped.
     """
     user_id = inner = None
     for line in (read(os.path.join(root, f"proc/{pid}/status")) or b"").split(b"\n"):
@@ -99,13 +102,13 @@ def owner(pid: int, root: str = "/") -> tuple[int | None, int | None]:
 
 
 def container(pid: int, root: str = "/") -> str | None:
-    """The container that a process runs in, by the names of its cgroups; None if by them it runs in none."""
+    """The container of a process according to the names of its cgroups; None if there is none."""
     found = None
     for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
         parts = printable_bytes(line.split(b":", 2)[-1]).split("/")
         for above, part in itertools.pairwise(parts):
             pod = _pod(part)
-            if pod:  # says more than the container in it, or the one around the whole cluster
+            if pod:  # more informative than a container in it, or one around the whole cluster
                 return pod
             found = found or _container(above, part)
     return found
@@ -124,7 +127,7 @@ def _container(above: str, part: str) -> str | None:
     stem = part.removesuffix(".scope").removesuffix(".service")
     runtime, _, last = stem.rpartition("-")
     if _is_hex(last, 64):
-        # conmon watches over the container from outside.
+        # conmon monitors the container from outside.
         return None if runtime.endswith("conmon") else f"{_RUNTIMES.get(runtime or above, 'container')} {last[:12]}"
     if above in ("lxc", "lxc.payload") and part:
         return f"lxc {part}"
@@ -140,10 +143,10 @@ def _container(above: str, part: str) -> str | None:
 
 
 def job(pid: int, root: str = "/") -> dict[str, str | None] | None:
-    """What a process was started as part of: a SLURM job by the names of its cgroups, else its session.
+    """The job of a process: a SLURM job according to the names of its cgroups, else its session.
 
-    A session goes by its leader's name, which is None when the leader has ended. It is no session of ours if its leader
-    is outside our pid namespace: the kernel then says 0.
+    A session has the name of its leader, None if the leader has ended. If the leader is outside our pid namespace, the
+    kernel reports session 0, and there is no job.
     """
     for line in (read(os.path.join(root, f"proc/{pid}/cgroup")) or b"").splitlines():
         parts = printable_bytes(line.split(b":", 2)[-1]).split("/")
@@ -165,7 +168,7 @@ def _is_hex(text: str, length: int) -> bool:
 
 
 def visible_devices(pid: int, root: str = "/") -> list[str] | None:
-    """The chips a process restricted itself to with TT_VISIBLE_DEVICES; None if it did not, or we may not know."""
+    """The chips in TT_VISIBLE_DEVICES of a process; None if it is not set, or cannot be read."""
     environ = read(os.path.join(root, f"proc/{pid}/environ"), 1 << 20)
     for entry in (environ or b"").split(b"\0"):
         name, _, value = entry.partition(b"=")
@@ -176,7 +179,7 @@ def visible_devices(pid: int, root: str = "/") -> list[str] | None:
 
 
 def user(user_id: int) -> str | None:
-    """A user's name. Asked once for each: the answer may come from another machine."""
+    """The name of a user. Looked up once, because the lookup may query another machine."""
     if user_id not in _users:
         import pwd
 
@@ -191,7 +194,7 @@ _users: dict[int, str | None] = {}
 
 
 def descendants(pid: int, root: str = "/") -> list[int]:
-    """A process and all that descend from it, as far as they can be seen."""
+    """A process and all its visible descendants."""
     found: list[int] = []
     waiting = [pid]
     while waiting and len(found) < 4096:
@@ -208,9 +211,10 @@ def descendants(pid: int, root: str = "/") -> list[int]:
 
 
 def device_users(pid: int, root: str = "/", known: Container[int] = ()) -> dict[int, str]:
-    """Which of a process and its descendants use a device through tt-metal unseen, by what they have mapped.
+    """The processes, among one and its descendants, that use a device through tt-metal without being tracked.
 
-    Who has an agent's memory mapped is tracked, or was forked from one that is; ``known`` need not be looked at.
+    This is read from their mappings. A process that has the memory of an agent mapped is tracked, or was forked from a
+    tracked process. The pids in ``known`` are skipped.
     """
     users = {}
     for one in descendants(pid, root):

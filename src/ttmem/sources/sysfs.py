@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chips the driver knows, from sysfs; ``root`` lets tests lay out a machine in a folder."""
+"""The chips of the driver, read from sysfs; tests use ``root`` to create a machine in a folder."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FIRMWARE = {
 _LINK_SPEEDS_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _LINK_WIDTHS_LANES = (1, 2, 4, 8, 12, 16, 32)
 _HEX = set("0123456789ABCDEF")
-_MAX_FILE_BYTES = 4096  # a file of sysfs has one page at most
+_MAX_FILE_BYTES = 4096  # a file in sysfs has at most one page
 
 
 def read_at(descriptor: int) -> bytes:
-    """All of a file that is kept open, as it is now."""
+    """The current contents of an open file."""
     return os.pread(descriptor, _MAX_FILE_BYTES, 0)
 
 
@@ -49,7 +49,7 @@ def read(path: str) -> str | None:
 
 
 def text_of(raw: bytes) -> str:
-    """What a file of the driver says, on one line.
+    """The contents of a driver's file, on one line.
 
     >>> text_of(b"n150\\n"), text_of(b"\\x1b[2J\\xff")
     ('n150', '\\\\x1b[2J\\\\xff')
@@ -81,7 +81,7 @@ def folders(root: str = "/") -> dict[int, str] | None:
 
 
 def pci_address(folder: str) -> str | None:
-    """Where the chip is on the bus, such as 0000:01:00.0."""
+    """The PCI address of the chip, such as 0000:01:00.0."""
     device = os.path.join(folder, "device")
     try:
         address = os.path.basename(os.readlink(device))
@@ -95,7 +95,7 @@ def pci_address(folder: str) -> str | None:
 
 
 def arch(folder: str) -> str | None:
-    """The chip's family by its PCI id, which it says even when nothing else can be read."""
+    """The chip's family by its PCI id, which is available even if nothing else can be read."""
     try:
         return _ARCH_BY_PCI_DEVICE.get(int(read(os.path.join(folder, "device/device")) or "", 16))
     except ValueError:
@@ -103,13 +103,13 @@ def arch(folder: str) -> str | None:
 
 
 def board(folder: str) -> str | None:
-    """The card's type, such as n150; None also where the driver itself says that it is unknown."""
+    """The type of the card, such as n150; None also if the driver reports it as unknown."""
     name = read(os.path.join(folder, "tt_card_type"))
     return name if name and name != "unknown" and name.isascii() and len(name) <= 32 else None
 
 
 def facts(folder: str) -> ChipFiles:
-    """What does not change while a chip runs: who it is, its firmware, and what its link could do."""
+    """Properties that do not change while a chip runs: identity, firmware, and the maximum of its link."""
     versions = {key: read(f"{folder}/{file}") for key, file in _FIRMWARE.items()}
     firmware: Any = {key: text for key, text in versions.items() if text and _is_version(text)}
     numa = number(read(f"{folder}/device/numa_node"))
@@ -123,7 +123,7 @@ def facts(folder: str) -> ChipFiles:
         "pcie": {
             "max_speed_gts": link_speed(read(f"{folder}/device/max_link_speed")),
             "max_width": link_width(read(f"{folder}/device/max_link_width")),
-            "numa": numa if numa is not None and 0 <= numa < 4096 else None,  # the kernel's -1: nowhere in particular
+            "numa": numa if numa is not None and 0 <= numa < 4096 else None,  # the kernel's -1 means no node
         },
     }
 
@@ -155,7 +155,7 @@ def _is_version(text: str) -> bool:
 
 def chips(root: str = "/") -> list[ChipInfo]:
     """The PCIe chips in driver order; chips behind another chip do not appear here."""
-    # Only the server wants these; the screens, which start often, read the same files without them.
+    # Imported here because only the server needs them; screens start often.
     from ttmem.model.geometry import Arch
     from ttmem.model.identity import ChipInfo
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telemetry of every chip on PCIe from the driver's files: temperature, power, clocks, link, firmware.
 
-The files are kept open, so that one more look costs a few microseconds a file. A chip in trouble is told apart by how
-its files fail: ENODATA while it is in reset, ENODEV once it is gone, all-ones when it no longer answers on the bus, and
-a read that sleeps for as long as a reset takes.
+The files are kept open, so that reading one again costs a few microseconds. The state of a broken chip follows from how
+its files fail: ENODATA during a reset, ENODEV if the chip is gone, all ones if it no longer answers on the bus, and a
+read that sleeps as long as a reset takes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Values = dict[str, Any]  # by the names of FIELDS; None is not known
 
     class Reading(TypedDict):
-        """What one reading of a chip's files found."""
+        """The result of reading a chip's files once."""
 
         state: str
         facts: ChipFacts
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
         implausible: dict[str, str]
 
 
-FORGET_SECONDS = 600.0  # after which a chip that is gone is no longer shown
-STILL_SECONDS = 1.5  # without a heartbeat, after which it counts as stopped
+FORGET_SECONDS = 600.0  # after this time, a chip that is gone is no longer shown
+STILL_SECONDS = 1.5  # after this time without a heartbeat, the firmware counts as stopped
 
-# name: (file, raw units in one of ours, lowest and highest value to believe, the limit that raises the highest).
-# A limit is believed within bounds that no card reaches. What is above the table but not far above the chip's own limit
-# is believed as well: a chip that runs too hot is just what must be seen.
+# name: (file, raw units in one of ours, lowest and highest accepted value, the limit that raises the highest).
+# A limit is accepted within bounds that no card reaches. A value above the table but not far above the chip's own
+# limit is accepted as well, because a chip that runs too hot must be visible.
 FIELDS: dict[str, tuple[str, int, float, float, str | None]] = {
     "temperature_c": ("temp1_input", 1000, -50, 100, "temperature_max_c"),
     "temperature_max_c": ("temp1_max", 1000, 1, 125, None),
@@ -59,18 +59,18 @@ FIELDS: dict[str, tuple[str, int, float, float, str | None]] = {
     "therm_trips": ("tt_therm_trip_count", 1, 0, 65534, None),
 }
 _OVER_LIMIT = 1.25
-# 32 ones as the driver shows them: as they are, scaled, scaled in 32 bits, cut to 16 bits, and as a 16.16 temperature.
+# 32 ones as the driver shows them: unchanged, scaled, scaled in 32 bits, cut to 16 bits, and as a 16.16 temperature.
 _ONES = (1 << 32) - 1
 _ALL_ONES = {_ONES, _ONES * 1000, _ONES * 1000000, _ONES - 999, _ONES - 999999, 65535, 65535999}
 _NOTHING: Values = dict.fromkeys(FIELDS)
 _GONE = {errno.ENODEV, errno.ESTALE}
 
 _QUOTED_CHARACTERS = 40
-_FEW_DESCRIPTORS = 40  # beside some others, these need no larger table
+_FEW_DESCRIPTORS = 40  # together with a few others, these fit into the initial table
 
 
 class Telemetry:
-    """Looks at all chips, as often as wanted.
+    """Reads all chips repeatedly.
 
     >>> Telemetry(root="/nonexistent").look()["state"]
     'absent'
@@ -83,7 +83,7 @@ class Telemetry:
         self._chips: dict[int, _Chip] = {}
 
     def look(self) -> TelemetryLook:
-        """The driver and its chips as they are now; never raises. To be called from one thread at a time."""
+        """The current state of the driver and its chips; never raises. Call it from one thread at a time."""
         module = os.path.join(self._root, "sys/module/tenstorrent")
         version = sysfs.read(os.path.join(module, "version"))
         folders = sysfs.folders(self._root)
@@ -104,7 +104,7 @@ class Telemetry:
         if folders is None:
             why = "the Tenstorrent driver is not loaded: there is no /sys/class/tenstorrent; try `modprobe tenstorrent`"
         elif not folders:
-            why = "the driver is loaded, but knows no chip"
+            why = "the driver is loaded, but lists no chip"
         return {
             "driver": {"version": version and version[:_QUOTED_CHARACTERS], "loaded": os.path.isdir(module)},
             "state": "absent" if folders is None else "ok",
@@ -113,12 +113,12 @@ class Telemetry:
         }
 
     def close(self) -> None:
-        """Close what was kept open. A look after this opens it again."""
+        """Close all files. A later ``look`` opens them again."""
         for chip in self._chips.values():
             chip.leave()
 
     def _meet(self, folders: dict[int, str]) -> None:
-        """Chips come and go."""
+        """Add new chips, and forget those that have been gone for long."""
         now = self._clock()
         if len(folders) > len(self._chips):
             _make_room(len(folders) * (len(FIELDS) + 2))
@@ -135,7 +135,7 @@ class Telemetry:
 
 
 class _Chip:
-    """What is known of a chip; the looks write it, whatever becomes of the reads."""
+    """The state of a chip; written by ``look`` only, never by a read that may hang."""
 
     def __init__(self, number: int) -> None:
         self.reader: _Reader | None = None
@@ -157,7 +157,7 @@ class _Chip:
         self._state = "ok"
         self._implausible: dict[str, str] = {}
         self._alive: bool | None = None
-        self._beat: tuple[int, float] | None = None  # the heartbeat, and when it was first seen to be that
+        self._beat: tuple[int, float] | None = None  # the heartbeat, and when it was first read with that value
 
     def leave(self) -> None:
         if self.reader is not None:
@@ -165,13 +165,13 @@ class _Chip:
             self.reader = None
 
     def fail(self, state: str) -> None:
-        """This look brought nothing; what is known from before stays, and grows older."""
+        """The read failed; earlier values are kept, and their age grows."""
         self._state = state
         self._implausible = {}
         self._alive = self._beat = None
 
     def identify(self, folder: str) -> None:
-        """By what the kernel knows by heart: a chip that has never answered has a place all the same."""
+        """Identify the chip from data that the kernel has cached. So a chip that never answered has an address too."""
         if self._facts["pci"] is None:
             self._facts = {**self._facts, "pci": sysfs.pci_address(folder), "arch": sysfs.arch(folder)}
 
@@ -179,7 +179,7 @@ class _Chip:
         state = reading["state"]
         if state != "gone":
             if _is_another(self._facts, reading["facts"]):
-                self._values, self._when = _NOTHING, None  # those of another chip, which had the number before
+                self._values, self._when = _NOTHING, None  # values of another chip, which had this number before
                 self._alive = self._beat = None
             self._facts, self._pcie = reading["facts"], reading["pcie"]
         if state not in ("ok", "off the bus"):
@@ -223,7 +223,7 @@ class _Chip:
 
 
 def _is_another(old: ChipFacts, new: ChipFacts) -> bool:
-    """Is it another chip, which has the number of the first?"""
+    """Whether this is another chip with the same number."""
     return (
         _differ(old["pci"], new["pci"])
         or _differ(old["asic_id"], new["asic_id"])
@@ -236,7 +236,7 @@ def _differ(old: str | None, new: str | None) -> bool:
 
 
 class _Reader:
-    """Reads the files of one chip. Whoever runs ``read`` may hang in it, so all it touches is here, and its own."""
+    """Reads the files of one chip. ``read`` may hang, so everything that it uses belongs to this object alone."""
 
     def __init__(self, root: str, folder: str) -> None:
         self._root = root
@@ -250,7 +250,7 @@ class _Reader:
         self._left = False
 
     def close(self) -> None:
-        """Close all files, at once or, if a read hangs, when it comes back."""
+        """Close all files: at once or, if a read hangs, when it returns."""
         self._left = True
         if self._busy.acquire(blocking=False):
             self._forget()
@@ -268,12 +268,12 @@ class _Reader:
             found = os.stat(self._folder)
         except OSError:
             return self._reading("gone", {}, {})
-        if self._identity != (found.st_dev, found.st_ino):  # another device of the same number
+        if self._identity != (found.st_dev, found.st_ino):  # another device with the same number
             self._forget()
             self._facts = None
             self._identity = found.st_dev, found.st_ino
         texts, errors = self._texts()
-        if errors & _GONE:  # the driver took the files away; there may be new ones
+        if errors & _GONE:  # the driver removed the files; there may be new ones
             self._forget()
             texts, errors = self._texts()
         if not texts:
@@ -285,7 +285,7 @@ class _Reader:
         return self._reading("ok", *judge(texts))
 
     def _texts(self) -> tuple[dict[str, str], set[int]]:
-        """What stands in the files that can be read, and the errors of the others."""
+        """The contents of the readable files, and the errors of the others."""
         if self._hwmon is None:
             self._hwmon = self._find_hwmon()
         texts, errors = {}, set()
@@ -322,7 +322,7 @@ class _Reader:
         return None
 
     def _reading(self, state: str, values: Values, implausible: dict[str, str]) -> Reading:
-        # Serial and firmware are read once, and again when the chip is back from a reset, perhaps with others.
+        # Serial number and firmware are read once, and again after a reset, because they may have changed.
         if self._facts is None or (self._changed and state == "ok"):
             self._facts = sysfs.facts(self._folder)
         self._changed = state != "ok"
@@ -355,8 +355,11 @@ class _Reader:
 
 
 def _make_room(count: int) -> None:
-    """For so many descriptors. Alone a process gets a larger table at once; once it has threads the kernel first waits
-    until none can be using the old one, 10 ms or more each time."""
+    """Make room for this many descriptors.
+
+    A process with one thread gets a larger table at once. With threads, the kernel first waits until none can be using
+    the old table, 10 ms or more each time.
+    """
     if count > _FEW_DESCRIPTORS:
         import fcntl
 
@@ -367,7 +370,7 @@ def _make_room(count: int) -> None:
             finally:
                 os.close(own)
         except OSError:
-            pass  # not so many are allowed; who then opens one too many is told
+            pass  # the limit is lower; opening one too many will fail with an error
 
 
 def _names(folder: str) -> list[str]:
@@ -378,17 +381,17 @@ def _names(folder: str) -> list[str]:
 
 
 def judge(texts: dict[str, str]) -> tuple[Values, dict[str, str]]:
-    """The values to be believed, and the texts of those that are not."""
+    """The accepted values, and the raw texts of the rejected ones."""
     values: Values = {}
     implausible = {}
-    for name, (_, unit, low, high, limit) in reversed(FIELDS.items()):  # a limit before what it limits
+    for name, (_, unit, low, high, limit) in reversed(FIELDS.items()):  # a limit before the value that it limits
         text = texts.get(name)
         if text is None:
             continue
         if limit in values:
             high = max(high, values[limit] * _OVER_LIMIT)
         number = sysfs.number(text)
-        # 65535 is what 16 bits of ones look like; only a counter comes past it.
+        # 65535 is 16 bits of ones; only a counter can pass this value.
         if number is None or not low * unit <= number <= high * unit or (number == 65535 and name != "heartbeat"):
             implausible[name] = text
         else:

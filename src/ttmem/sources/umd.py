@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telemetry through tt-umd, on request: readings that the driver's files lack, and remote chips.
 
-This is the one source that opens devices, and so it is never used unless asked for. Opening a chip raises its power
-state and shows us among its holders; jobs have become slower or hung by it. A chip that somebody holds is left alone,
-and so are the chips behind others while anybody holds any, since reads of those share a lock with the job.
+This is the only source that opens devices, so it is used only on request. Opening a chip raises its power state and
+lists us among its holders; jobs have become slower or hung because of it. A chip that a process holds is not read.
+While any chip is held, remote chips are not read either, because reading them shares a lock with the job.
 
 The library is loaded in a child process with a deadline (``umd_reader.py``).
 """
@@ -30,10 +30,10 @@ WARNING = (
     "tt-umd opens the chips: that raises their power state and lists ttmem among their holders for the moment, and "
     "jobs that ran meanwhile have become slower or hung"
 )
-_INSTALL = "tt-umd is not installed beside ttmem; `pip install 'ttmem[umd]'` brings it"
+_INSTALL = "tt-umd is not installed; `pip install 'ttmem[umd]'` installs it"
 _READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "umd_reader.py")
 
-# What the driver's files do not have, each with the value of theirs whose limits it is believed within.
+# Values that the driver's files lack, each with the driver's value whose limits apply to it.
 _KIN = {
     "temperature_shutdown_c": "temperature_max_c",
     "board_temperature_c": "temperature_c",
@@ -42,12 +42,12 @@ _KIN = {
     "board_power_max_w": "power_max_w",
     "aiclk_max_mhz": "aiclk_mhz",
 }
-_OWN_LIMITS = {"fan_percent": (0, 100), "dram_speed": (1000, 65534)}  # the speed in million transfers a second
+_OWN_LIMITS = {"fan_percent": (0, 100), "dram_speed": (1000, 65534)}  # the speed in million transfers per second
 _DRAM = ("trained", "failed", "incomplete")
 _JUDGED_BY = {**{name: name for name in FIELDS}, **_KIN}
 _NAMES = (*_JUDGED_BY, *_OWN_LIMITS, "dram_status")
 _NO_LINK: PcieLink = {"speed_gts": None, "width": None, "max_speed_gts": None, "max_width": None, "numa": None}
-_WELL = ("ok", "no files")  # of a chip in reset tt-umd would wait for minutes
+_WELL = ("ok", "no files")  # for a chip in reset, tt-umd would wait for minutes
 _MAX_ANSWER_BYTES = 1 << 20
 _QUOTED_CHARACTERS = 200
 
@@ -61,10 +61,10 @@ def read(
     anyway: bool = False,
     timeout: float = 10.0,
 ) -> UmdLook:
-    """Telemetry of the chips that nobody holds, or with ``anyway`` of all; never raises.
+    """Telemetry of the chips that no process holds, or with ``anyway`` of all; never raises.
 
-    ``foreign`` is how many holders outside our pid namespace each chip has. Unless ``sure``, the list of processes is
-    incomplete, and any chip may be held.
+    ``foreign`` has the number of holders outside our pid namespace for each chip. Unless ``sure`` is set, the list of
+    processes is incomplete, and any chip may be held.
     """
     held = {kmd for process in processes for kmd in process["holds"]}
     held |= {int(kmd) for kmd, count in (foreign or {}).items() if count}
@@ -77,17 +77,17 @@ def read(
     if well and not wanted:
         return _answer("refused", "every chip is held by a process, so none was opened")
     local = [chip["pci"] for chip in wanted]
-    # Only an n300 has a chip behind another.
+    # Only an n300 has a remote chip.
     behind = [chip["pci"] for chip in wanted if chip["arch"] == "wormhole_b0" and chip["board"] in ("n300", None)]
     notes = []
     if len(well) > len(wanted):
-        notes.append(f"left alone, because a process holds them: {len(well) - len(wanted)} of {len(chips)} chips")
+        notes.append(f"not read, because a process holds them: {len(well) - len(wanted)} of {len(chips)} chips")
     if len(chips) > len(well):
         notes.append(
-            f"left alone, because the driver has trouble with them: {len(chips) - len(well)} of {len(chips)} chips"
+            f"not read, because the driver reports problems with them: {len(chips) - len(well)} of {len(chips)} chips"
         )
     if behind and held and not anyway:
-        notes.append("left alone, because a process holds another: chips behind others")
+        notes.append("not read, because a process holds another chip: remote chips")
         behind = []
     if not chips:
         notes.append("the driver shows no chip to read")
@@ -103,7 +103,7 @@ def _answer(state: str, why: str | None, chips: list[UmdChip] | None = None) -> 
 
 
 def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str | None]:
-    """What the child said, and how it ended if that was not well."""
+    """The output of the child, and how it ended if it failed."""
     import select
     import subprocess
     import tempfile
@@ -114,7 +114,7 @@ def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str |
     with tempfile.TemporaryFile() as noise, open(ours, "rb", buffering=0):
         try:
             task = {**task, "answer": theirs, "seconds": timeout + 1}
-            # By its path: -m would put the current folder first among those that modules come from.
+            # By its path: -m would put the current folder first in the module search path.
             command = [sys.executable, _READER, json.dumps(task)]
             environment = {**os.environ, "TT_LOGGER_LEVEL": "error"}
             child = subprocess.Popen(
@@ -144,12 +144,12 @@ def _run(task: Mapping[str, object], timeout: float) -> tuple[list[bytes], str |
             child.kill()
             try:
                 child.wait(1)
-            except subprocess.TimeoutExpired:  # asleep in the kernel, and the signal waits for it there
-                ending = "hangs in the driver, and can be ended only when that lets go of it"
+            except subprocess.TimeoutExpired:  # it sleeps in the kernel, and the signal takes effect later
+                ending = "hangs in the driver, and cannot be ended until the driver returns"
         if ending is not None:
             noise.seek(max(0, noise.seek(0, os.SEEK_END) - 4096))
             words = [line.strip() for line in _printable(noise.read().decode("utf-8", "replace")) if line.strip()]
-            ending += f"; its last words: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
+            ending += f"; its last output: {words[-1][:_QUOTED_CHARACTERS]}" if words else ""
     return said.splitlines(), ending
 
 
@@ -183,21 +183,21 @@ def _conclude(lines: list[bytes], ending: str | None, notes: list[str], kmds: di
             elif "chip" in said:
                 _take(said["chip"], kmds, chips, troubles)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            troubles.append("the reader said something that makes no sense")
+            troubles.append("the reader printed invalid output")
     if ending is not None:
         troubles.insert(0, f"the reader {ending}")
     elif not ended and not troubles:
-        troubles.append("the reader ended early and did not say why")
+        troubles.append("the reader ended early without a message")
     good = ending is None and ended and (chips or not troubles)
     why = "; ".join(troubles + notes)
     return _answer("ok" if good else "failed", why or None, chips)
 
 
 def _take(row: dict[str, Any], kmds: dict[str | None, int | None], chips: list[UmdChip], troubles: list[str]) -> None:
-    """A chip that was read goes to the others; what is wrong with one that was not, to the troubles."""
+    """Add a chip that was read to the chips, or its error to the troubles."""
     pci = row.get("pci")
     if row.get("error"):
-        name = pci if pci in kmds else f"chip {row.get('chip')} behind another"
+        name = pci if pci in kmds else f"remote chip {row.get('chip')}"
         troubles.extend(_printable(f"{name}: {row['error']}"[:_QUOTED_CHARACTERS])[:1])
         return
     identity = row["unique_id"]
@@ -218,7 +218,7 @@ def _take(row: dict[str, Any], kmds: dict[str | None, int | None], chips: list[U
 
 
 def telemetry(raw: dict[str, Any]) -> Telemetry:
-    """With the names of the driver's telemetry, and believed within the same limits."""
+    """The values with the names of the driver's telemetry, checked against the same limits."""
     values: Any = dict.fromkeys(_NAMES)
     implausible: dict[str, str] = {}
     numbers = {name: value for name, value in raw.items() if name in _NAMES and _is_number(value)}
@@ -249,7 +249,7 @@ def _is_number(value: object) -> bool:
 
 
 def enrich(machine: MachineLook, umd: UmdLook) -> MachineLook:
-    """The machine with what tt-umd adds: values that the driver's files do not have, and chips behind others."""
+    """The machine with the data of tt-umd: values that the driver's files lack, and remote chips."""
     by_pci = {chip["pci"]: chip for chip in umd["chips"] if chip["pci"] is not None}
     chips = [_fill(chip, by_pci[chip["pci"]]) if chip["pci"] in by_pci else chip for chip in machine["chips"]]
     chips += [_remote_chip(chip) for chip in umd["chips"] if chip["remote"] and chip["unique_id"] is not None]
@@ -258,7 +258,7 @@ def enrich(machine: MachineLook, umd: UmdLook) -> MachineLook:
 
 
 def _remote_chip(chip: UmdChip) -> DriverChip:
-    """A chip behind another one, which the driver does not list."""
+    """A remote chip, which the driver does not list."""
     return {
         "kmd": None,
         "pci": chip["pci"],
@@ -276,7 +276,7 @@ def _remote_chip(chip: UmdChip) -> DriverChip:
 
 def _fill(chip: DriverChip, more: UmdChip) -> DriverChip:
     before = chip["telemetry"]
-    if before["state"] not in _WELL:  # a chip in trouble: what is shown is old, and says how old
+    if before["state"] not in _WELL:  # a broken chip: the values shown are old, with their age
         return {**chip, "unique_id": more["unique_id"]}
     values: Mapping[str, object] = more["telemetry"]
     found = {name: values[name] for name in _NAMES if before.get(name) is None}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that opens chips with tt-umd, reads their telemetry and closes them again.
 
-``umd.py`` runs it, so that nobody else is hurt if the library hangs or crashes. It answers on a descriptor that the
-library knows nothing of, with a line of JSON for each chip as soon as it is read: what came before a hang is kept. It
-is run by its path and imports nothing of ours.
+``umd.py`` runs it as a child process, so that a hang or crash of the library does no harm. It writes to a descriptor
+that the library does not use, one line of JSON for each chip as soon as the chip is read. So results before a hang are
+kept. It is run by its path and imports nothing from ttmem.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# What tt-umd decodes itself: our name, its method. A method answers None where the firmware has no such value.
+# Values that tt-umd decodes: our name, its method. A method returns None if the firmware lacks the value.
 GETTERS = {
     "temperature_max_c": "get_thm_limit_throttle",
     "temperature_shutdown_c": "get_thm_limit_shutdown",
@@ -38,9 +38,9 @@ GETTERS = {
     "heartbeat": "get_heartbeat",
     "therm_trips": "get_therm_trip_count",
 }
-# What it does not: get_asic_temperature is not bound, and its list of tags lacks the input power.
+# Values that it does not decode: get_asic_temperature is not bound, and its list of tags lacks the input power.
 VDD_LIMITS, ASIC_TEMPERATURE, ENABLED_GDDR, INPUT_POWER, TDC_LIMIT_MAX = 9, 11, 36, 54, 55
-# Wormhole firmware up to this one has other tags, of which tt-umd decodes all but those above.
+# Wormhole firmware up to this version has other tags; tt-umd decodes all of them except those above.
 LEGACY = 18, 3, 0
 LEGACY_ASIC_TEMPERATURE = 29
 _CHANNELS = {"wormhole_b0": 6, "blackhole": 8}
@@ -49,7 +49,7 @@ _QUOTED_CHARACTERS = 200
 
 def main() -> None:
     task = json.loads(sys.argv[1])
-    # Whoever asked may be killed; a chip must not stay open for that. The kernel sees to it, wherever the library is.
+    # If the parent is killed, the chip must not stay open. The kernel then kills this process, even inside the library.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, task["seconds"])
     answer: int = task["answer"]
@@ -76,12 +76,12 @@ def _say(answer: int, what: dict[str, Any]) -> None:
 
 
 def _text(error: object) -> str:
-    """The library's messages go on with a stack trace."""
+    """The message of an error without the stack trace that the library appends."""
     return (str(error).strip() or repr(error)).splitlines()[0][:_QUOTED_CHARACTERS]
 
 
 def _local(umd: Any, answer: int, pci: str) -> None:
-    """Each chip alone, so that one in trouble does not keep us from the others."""
+    """Read each chip separately, so that a broken chip does not prevent reading the others."""
     try:
         descriptor, devices = _discover(umd, [pci], remote=False)
         if not devices:
@@ -100,17 +100,17 @@ def _remote(umd: Any, answer: int, through: list[str]) -> None:
             if descriptor.is_chip_remote(chip):
                 _say(answer, {"chip": {**_read(descriptor, chip, device), "remote": True, "chip": chip}})
     except Exception as error:
-        _say(answer, {"error": f"the chips behind others could not be found: {_text(error)}"})
+        _say(answer, {"error": f"the remote chips could not be found: {_text(error)}"})
 
 
 def _discover(umd: Any, pci: list[str], *, remote: bool) -> tuple[Any, dict[int, Any]]:
-    """Opens these chips and no others: the library looks at the variable each time."""
+    """Open only these chips: the library reads the variable each time."""
     os.environ["TT_VISIBLE_DEVICES"] = ",".join(pci)
     options = umd.TopologyDiscoveryOptions()
     options.discover_remote_devices = remote
     options.wait_on_ethernet_link_training = False
     ignore = umd.TopologyDiscoveryOptions.Action.IGNORE
-    # By default it gives up on whatever a workload could stumble over; old firmware has a temperature as well.
+    # By default discovery fails where a workload could fail, but telemetry can be read with old firmware, too.
     options.cmfw_mismatch_action = options.cmfw_unsupported_action = ignore
     options.eth_fw_mismatch_action = options.eth_fw_heartbeat_failure = ignore
     options.unexpected_routing_firmware_config = options.device_init_failure_action = ignore
@@ -119,7 +119,7 @@ def _discover(umd: Any, pci: list[str], *, remote: bool) -> tuple[Any, dict[int,
 
 
 def _read(descriptor: Any, chip: int, device: Any) -> dict[str, Any]:
-    if chip in descriptor.get_unhealthy_devices():  # its unique id is made up
+    if chip in descriptor.get_unhealthy_devices():  # its unique id is not real
         reasons = descriptor.get_health_errors().get(chip) or ["it did not start"]
         return {"error": _text(reasons[0])}
     arch = str(device.get_arch())
@@ -150,7 +150,7 @@ def _values(firmware: Any, tags: Any, arch: str, legacy: bool) -> dict[str, Any]
     if legacy:
         raw = tag(LEGACY_ASIC_TEMPERATURE)
         values["temperature_c"] = None if raw is None else (raw & 0xFFFF) / 16
-        values["board_temperature_c"] = None  # three bytes for three places; tt-umd takes them for one number
+        values["board_temperature_c"] = None  # three bytes for three sensors; tt-umd decodes them as one number
         enabled = None
     else:
         raw = tag(ASIC_TEMPERATURE)
@@ -168,7 +168,7 @@ def _values(firmware: Any, tags: Any, arch: str, legacy: bool) -> dict[str, Any]
 
 
 def dram_status(states: list[str], channels: int) -> str | None:
-    """Of all channels together. One that is switched off looks as if it had not yet been trained."""
+    """The status of all channels together. A disabled channel looks like one that is not yet trained."""
     if not states:
         return None
     if "FAIL" in states:

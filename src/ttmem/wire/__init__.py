@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes over the sockets and into files: records to events and back. Pure, except for endpoint."""
+"""Records on sockets and in files: decodes them to events and encodes events. Pure, except for endpoint."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small client every screen uses: one request over the API's socket, for less than importing an HTTP library."""
+"""A small HTTP client for the API socket, used by all screens. It costs less than importing an HTTP library."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _MOST_DIGITS = 18  # of a length
 
 
 class ApiError(Exception):
-    """The server could not be asked, or said no; the text is for the user."""
+    """The request failed, or the server rejected it; the message is for the user."""
 
 
 class NoServer(ApiError):
-    """Nobody listens."""
+    """No server listens on the socket."""
 
 
 class OutOfReach(ApiError):
-    """Somebody listens who does not let us in, or whom we do not trust."""
+    """A server listens, but does not allow the connection or is not trusted."""
 
 
 def api_paths(env: Mapping[str, str] = os.environ) -> list[str]:
-    """Where the API of a server may be: beside its event socket."""
+    """Possible paths of the API socket: next to the event socket."""
     return [api_path(path) for path in search_paths(env)]
 
 
@@ -38,9 +38,9 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
     """The body of a successful answer."""
     paths = [socket_path] if socket_path is not None else api_paths()
     try:
-        if not any(map(os.path.exists, paths)):  # then all that talking takes need not even be loaded
+        if not any(map(os.path.exists, paths)):  # then the modules for a connection need not be loaded
             raise FileNotFoundError
-        # A path that the user named is the user's choice; one that was found could be anybody's.
+        # A path that the user named is trusted; a path that was found may belong to any user.
         sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
         raise NoServer(f"no ttmem server answers on {' or '.join(paths)}; start one with `ttmem serve`") from None
@@ -65,26 +65,28 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
 
 def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0, method: str = "GET") -> Any:
     body = get(path, socket_path=socket_path, timeout=timeout, method=method)
-    import json  # only now: who finds no server need not load it
+    import json  # not loaded if there is no server
 
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API") from None
+        raise ApiError(f"the program on {_where(socket_path)} is not a ttmem server") from None
 
 
 def get_document(path: str, schema: str | None, *, socket_path: str | None = None, timeout: float = 10.0) -> Any:
-    """An answer that is an object, of that schema if there is a name for it."""
+    """An answer that is a JSON object, with this schema if one is given."""
     found = get_json(path, socket_path=socket_path, timeout=timeout)
     if not isinstance(found, dict):
-        raise ApiError(f"what answers on {_where(socket_path)} is not a ttmem API: its answer to {path} is no object")
+        raise ApiError(
+            f"the program on {_where(socket_path)} is not a ttmem server: its answer to {path} is not a JSON object"
+        )
     if schema is not None and found.get("schema") != schema:
         where, spoken = _where(socket_path), found.get("schema")
-        raise ApiError(f"what answers on {where} speaks {spoken}, not {schema}: is it of another version?")
+        raise ApiError(f"the server on {where} answers with {spoken}, not {schema}; it may be another version of ttmem")
     return found
 
 
-# What goes wrong in a screen that is given a document without a field, or with a value of another type in it.
+# The exceptions that a screen raises for a document in which a field is missing or has another type.
 MALFORMED = (
     *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
     *(RecursionError, MemoryError, StopIteration),
@@ -92,7 +94,7 @@ MALFORMED = (
 
 
 def malformed(error: BaseException, command: str) -> str:
-    """The sentence for it. That it is a defect of the screen cannot be ruled out, so it says how to report one."""
+    """The message for such an error. It may be a defect of the screen, so the message explains how to report one."""
     return (
         f"the server's answer cannot be shown ({type(error).__name__}: {error}): is it a server of another version? "
         f"If not, please report this with the output of TTMEM_DEBUG=1 ttmem {command}"
@@ -113,7 +115,7 @@ def _read_all(sock: socket.socket) -> bytes:
 
 
 def _length(head: bytes) -> bytes | None:
-    """How long the answer says that it is, if it does."""
+    """The content length of the answer, if it has one."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":
@@ -125,10 +127,10 @@ def _body(answer: bytes, used: str) -> bytes:
     head, found, body = answer.partition(b"\r\n\r\n")
     parts = head.split(b" ", 2)
     if not found or len(parts) < 2 or not parts[1].isdigit():
-        raise ApiError(f"what answers on {used} is not a ttmem API")
+        raise ApiError(f"the program on {used} is not a ttmem server")
     length = _length(head)
     if length is not None and (not length.isdigit() or len(length) > _MOST_DIGITS):
-        raise ApiError(f"what answers on {used} is not a ttmem API")
+        raise ApiError(f"the program on {used} is not a ttmem server")
     if length is not None and len(body) < int(length):
         raise ApiError(f"the answer of the server on {used} is cut off: {len(body)} of {int(length)} bytes came")
     if parts[1] != b"200":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own records to events (see native for how those are laid out), and a connection's bytes to records."""
+"""Splits a byte stream into records of ttmem's own protocol (see client_records), and decodes them to events."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ _NO_STACKS: Stacks = {}
 
 
 def decode(record: bytes, stacks: Stacks = _NO_STACKS) -> Event:
-    """The event of one whole record; ``stacks`` are those that an event file has numbered so far.
+    """The event of one complete record; ``stacks`` are the stacks that an event file has numbered so far.
 
-    Raises NativeError if the record is damaged, InvalidValue if it is whole but claims what cannot be.
+    Raises NativeError if the record is damaged, InvalidValue if it is intact but has an impossible value.
     """
     decoder = _DECODERS.get(record[0]) if record else None
     if decoder is None:
@@ -83,7 +83,7 @@ def decode(record: bytes, stacks: Stacks = _NO_STACKS) -> Event:
 
 
 def read_text(raw: bytes, most: int = MAX_TEXT_BYTES) -> str:
-    """Text as it would be written again: what is not UTF-8 grows when it is replaced."""
+    """Text with a length that can be written again: replacing bytes that are not UTF-8 makes it longer."""
     return native.packed_text(raw[:most].decode("utf-8", "replace"), most).decode()
 
 
@@ -117,7 +117,7 @@ def _allocated(record: bytes, stacks: Stacks) -> Allocated:
 
 
 def _ident(record: bytes, at: int, flags: int) -> tuple[int, int]:
-    """The number that the source gave a buffer, 0 if there is none, and where the rest begins."""
+    """The number that the source gave to a buffer (0 if none), and the offset of the rest."""
     if not flags & native.IDENT:
         return 0, at
     end = at + native.IDENT_BYTES
@@ -134,7 +134,7 @@ def _described(record: bytes, stacks: Stacks) -> Described:
 
 
 def _compiled(record: bytes, stacks: Stacks) -> ProgramCompiled:
-    program, ring, metal_id, tag, *more = json.loads(body_in(record))  # files before stacks have no more
+    program, ring, metal_id, tag, *more = json.loads(body_in(record))  # files from before stacks end here
     numbers = int(program), int(ring), int(metal_id)
     if not all(0 <= number < 1 << 64 for number in numbers):
         raise NativeError("the numbers of a compiled program must fit 64 bits")
@@ -160,12 +160,12 @@ def _stack(value: object, stacks: Stacks) -> str | None:
 def _numbered(stacks: Stacks, number: int) -> str:
     stack = stacks.get(number)
     if stack is None:
-        raise NativeError(f"nothing before it says what stack {number} is")
+        raise NativeError(f"stack {number} is not defined before this record")
     return stack
 
 
 def _counted(record: bytes, at: int) -> tuple[str | None, int]:
-    """A text with its length before it, and where it ends."""
+    """A text with its length before it, and the offset of its end."""
     length = int.from_bytes(record[at : at + 2], "little")
     if length == native.NO_TEXT:
         return None, at + 2
@@ -185,7 +185,7 @@ def _cores(record: bytes, at: int, count: int) -> int:
 @lru_cache(maxsize=1024)
 def _mask_of_packed(ranges: bytes) -> int:
     rows = sum(abs(y1 - y0) + 1 for _, y0, _, y1 in RANGE_FORM.iter_unpack(ranges))
-    if rows > ROW * MAX_Y:  # a row of a range is a core at least, and each core need be named only once
+    if rows > ROW * MAX_Y:  # each row has at least one core, and each core needs to be listed only once
         raise NativeError(f"core ranges of {rows} rows name more cores than the {ROW * MAX_Y} there can be")
     return mask_of(CoreRange(*one) for one in RANGE_FORM.iter_unpack(ranges))
 
@@ -256,7 +256,7 @@ def _chip(record: bytes) -> ChipInfo:
 
 
 def _name(text: str | None) -> str | None:
-    """A name of limited length; half a surrogate pair, which JSON can hold and no terminal or file can, is replaced."""
+    """A name of limited length. Lone surrogates, which JSON allows but files do not, are replaced."""
     return None if text is None else text[:MAX_NAME_BYTES].encode("utf-8", "replace").decode()
 
 
@@ -298,13 +298,13 @@ _DECODERS: dict[int, Callable[[bytes, Stacks], Event]] = {
 
 
 class NativeStream:
-    """Cuts a connection's bytes into records. A record that cannot be right raises: there is no way to resume."""
+    """Splits the bytes of a connection into records. A malformed record raises, because decoding cannot be resumed."""
 
     def __init__(self) -> None:
         self._carry = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Every whole record, hello and sync among them; those before a damaged one are still given."""
+        """Yields every complete record, including hello and sync. Records before a damaged one are yielded too."""
         data, self._carry = self._carry + data, b""
         at, end = 0, len(data)
         while end - at >= PREFIX_FORM.size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events to our own records (see native for how those are laid out)."""
+"""Encodes events as records of ttmem's own protocol (client_records has their layout)."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ from ttmem.wire.client_records import (
 
 
 def encode(event: Event, stack: int | None = None) -> bytes:
-    """The record of any event. In an event file, ``stack`` is the number to be written instead of its stack."""
+    """The record of an event. In an event file, ``stack`` is the number that is written instead of its stack."""
     return _ENCODERS[type(event)](event) if stack is None else _WITH_STACKS[type(event)](event, stack)
 
 
 def stack_of(event: Event) -> str | None:
-    """The stack of those that may have one. Not by isinstance(), which takes long to say no, and most are no such."""
+    """The stack of an event that may have one. isinstance() would be slow for the many events without a stack."""
     if type(event) is Allocated or type(event) is Described:
         return None if event.extra is None else event.extra.stack
     if type(event) is ProgramCompiled or type(event) is Failed:
@@ -97,7 +97,7 @@ def _allocated(event: Allocated, stack: int | None = None, op: int = native.ALLO
 
 
 def _ident(ident: int) -> tuple[bytes, int]:
-    """A buffer's number and the flag that says that it is there; nothing for one that is known by its address."""
+    """The number of a buffer and the flag for it; empty for a buffer that is identified by its address."""
     return (ident.to_bytes(native.IDENT_BYTES, "little"), native.IDENT) if ident else (b"", 0)
 
 
@@ -129,7 +129,7 @@ def _counted(text: str | None) -> bytes:
     return (NO_TEXT if text is None else len(raw)).to_bytes(2, "little") + raw
 
 
-@lru_cache(maxsize=1024)  # a workload uses few sets of cores, over and over
+@lru_cache(maxsize=1024)  # a workload uses few sets of cores again and again
 def _packed_ranges(mask: int) -> bytes:
     return b"".join(RANGE_FORM.pack(*one) for one in ranges_of(mask)) if mask else b""
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own records: how they are laid out, for those who write (encode) and those who read them (decode).
+"""The layout of the records of ttmem's own protocol, for client_encode and client_decode.
 
-They say what the legacy ones cannot (kind, program, cores, tag, chip), with a length and a version. Every record starts
-with ``op u8, kind u8, length u16, device i32``; length covers the whole record and is a multiple of 8. A connection
-opens with HELLO, whose first byte no legacy record can have. docs/protocol.md lists the bodies. The same records, in an
-envelope, make up the event file (see journal).
+They contain what legacy records lack (kind, program, cores, tag, chip), with a length and a version. Every record
+starts with ``op u8, kind u8, length u16, device i32``; length covers the whole record and is a multiple of 8. A
+connection opens with HELLO, whose first byte no legacy record can have. docs/protocol.md lists the bodies. Event files
+contain the same records in an envelope (recording/event_file.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DEVICE_OPENED, DEVICE_CLOSED = 0x85, 0x86
 RESYNC_BEGIN, RESYNC_END, LOST, MARK = 0x87, 0x88, 0x89, 0x8A
 SYNC, SYNCED, WELCOME = 0x8B, 0x8C, 0x8D
 PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED = 0x8E, 0x8F, 0x90, 0x91
-# Only in event files: what the server itself found out.
+# Only in event files: events of the server itself.
 CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
-# Only in event files: what the agent said through its ring.
+# Only in event files: events from the ring of an agent.
 SEES, AUDITED, FAILED, DESCRIBED, UNCERTAIN = 0xA6, 0xA7, 0xA8, 0xA9, 0xAA
 FROM_CLIENTS = frozenset((*range(ALLOCATED, SYNC + 1), PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED))
 
@@ -36,19 +36,19 @@ RANGE_FORM = Struct("<4H")
 PHASE_FORM = Struct("<QQ")
 
 NO_KIND, NO_TEXT = 255, 0xFFFF
-# Flags of ALLOCATED. NUMBERED is for event files, which have each stack once: its number stands for it.
+# Flags of ALLOCATED. NUMBERED is for event files, which store each stack once and refer to it by number.
 HAS_EXTRA, SHARED, RESERVED_KNOWN, BINARY, SYSTEM, LINES, NUMBERED, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 PER_CORE = 512
 IDENT = 256  # of ALLOCATED, DESCRIBED and FREED: the source's own number of the buffer follows the fixed fields
 IDENT_BYTES = 8
 MAX_TEXT_BYTES = 1024
-MAX_LINES_BYTES = 8192  # of a stack, and of what the runtime said when it threw
+MAX_LINES_BYTES = 8192  # of a stack, and of an error message of the runtime
 MAX_NAME_BYTES = 128  # of a chip, a board
 MAX_RECORD_BYTES = 0xFFF8
 
 
 class NativeError(ValueError):
-    """A record that cannot be understood; the text says why."""
+    """A record that cannot be decoded; the message gives the reason."""
 
 
 def packed_text(text: str, most: int = MAX_TEXT_BYTES) -> bytes:
@@ -58,7 +58,7 @@ def packed_text(text: str, most: int = MAX_TEXT_BYTES) -> bytes:
 
 
 def cut_text(text: str | None, most: int = MAX_TEXT_BYTES) -> str | None:
-    """Text as it is once it has been written and read."""
+    """The text after it has been written and read."""
     return None if text is None else packed_text(text, most).decode()
 
 

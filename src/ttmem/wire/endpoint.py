@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the server listens, for server and clients alike, and who it is that listens there."""
+"""The socket paths of the server, for server and clients, and the check of who listens there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def search_paths(env: Mapping[str, str] = os.environ, user_id: int | None = None) -> list[str]:
-    """The places a server may be, best first.
+    """Possible socket paths of a server, best first.
 
     >>> search_paths({"TTMEM_SOCKET": "/x/s.sock"})
     ['/x/s.sock']
@@ -36,7 +36,7 @@ def search_paths(env: Mapping[str, str] = os.environ, user_id: int | None = None
 
 
 def default_path(env: Mapping[str, str] = os.environ, user_id: int | None = None) -> str:
-    """Where a server started by this user listens unless told otherwise."""
+    """The default socket path of a server that this user starts."""
     paths = search_paths(env, user_id)
     if len(paths) > 1 and (os.getuid() if user_id is None else user_id) != 0:
         paths.remove(SYSTEM_PATH)
@@ -44,7 +44,7 @@ def default_path(env: Mapping[str, str] = os.environ, user_id: int | None = None
 
 
 def api_path(path: str) -> str:
-    """The API's socket, beside the events' socket.
+    """The path of the API socket, next to the event socket.
 
     >>> api_path("/run/ttmem/ttmem.sock")
     '/run/ttmem/ttmem.api.sock'
@@ -53,7 +53,7 @@ def api_path(path: str) -> str:
 
 
 def beside(path: str, suffix: str) -> str:
-    """A companion file of a socket."""
+    """The path of a file that belongs to a socket, next to it."""
     return (path[: -len(".sock")] if path.endswith(".sock") else path) + suffix
 
 
@@ -65,11 +65,11 @@ def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
 
 
 class UntrustedServer(OSError):
-    """Somebody else listens on the path."""
+    """An untrusted user listens on the path."""
 
 
 def trusted(user_id: int, path: str) -> bool:
-    """Is a server of this user one to talk to: root's, our own, or a service user's in a folder that root gave it?"""
+    """Whether a server of this user is trusted: root, ourselves, or a service user in a folder that root gave to it."""
     if user_id in (0, os.getuid()):
         return True
     folder = os.path.dirname(os.path.abspath(path))
@@ -81,11 +81,11 @@ def trusted(user_id: int, path: str) -> bool:
 
 
 def connect(path: str, timeout: float | None = None, *, check: bool = True) -> socket.socket:
-    """A connection to the server on a path, after a look at whose it is.
+    """A connection to the server on a path, after a check of its user.
 
-    A socket in /tmp may have been put there by anybody; what a workload allocates is not for everybody.
+    Any user can create a socket in /tmp, and the allocations of a workload must not be sent to other users.
     """
-    import socket  # only here: `ttmem smi` need not load it to find that there is no server
+    import socket  # imported here, so that `ttmem smi` does not load it if there is no server
 
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -101,7 +101,7 @@ def connect(path: str, timeout: float | None = None, *, check: bool = True) -> s
 
 
 def connect_any(paths: list[str], timeout: float | None = None, *, check: bool = True) -> tuple[socket.socket, str]:
-    """A connection to the first server that answers. If none does, the error is the most telling one."""
+    """A connection to the first server that answers. If none answers, the most informative error is raised."""
     trouble: OSError | None = None
     for path in paths:
         try:
@@ -109,6 +109,6 @@ def connect_any(paths: list[str], timeout: float | None = None, *, check: bool =
         except OSError as error:
             gone = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
             if error.strerror is not None:
-                error.filename = path  # which the kernel does not say of a socket
+                error.filename = path  # the kernel does not set it for a socket
             trouble = trouble or error if gone else error
     raise trouble or FileNotFoundError("no socket path to try")

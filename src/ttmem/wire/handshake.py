@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What client and server say to each other beside events: who one is, and how far the other has come."""
+"""Messages between client and server other than events: the hello, and the sync that confirms what was applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANSWER_SIZE = native.NUMBER_FORM.size  # of everything a server sends
 
 
 class Hello(NamedTuple):
-    """How a client introduces itself: what it is, and how far it should be believed."""
+    """The first message of a client: the name of its source and its confidence."""
 
     version: int
     source: str
@@ -47,7 +47,7 @@ def welcome() -> bytes:
 
 
 def sync(token: int) -> bytes:
-    """Asks the server to say when everything sent so far has been applied."""
+    """A request to the server to confirm when everything sent so far has been applied."""
     return native.number_record(native.SYNC, 0, token)
 
 

@@ -43,7 +43,7 @@ SHORT = Struct("<B3xiQQi4x")
 # One struct per size that reads the header and skips the tail, for whole reads.
 WHOLE = {size: Struct(f"<B3xiQB3xiQQ{size - HEADER.size}x") for size in SIZES}
 
-# type, device, size, code, pid, id, timestamp: kept a plain tuple, there are a lot of them.
+# type, device, size, code, pid, id, timestamp: a plain tuple, because there are many.
 Record = tuple[int, int, int, int, int, int, int]
 
 _ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
@@ -51,7 +51,7 @@ _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 
 
 def event_of(record: Record) -> Event | None:
-    """What a record says happened; None for a query, a reply, or a code that means nothing.
+    """The event of a record; None for a query, a reply, or an unknown code.
 
     >>> event_of((1, 0, 4096, 1, 77, 0x1000, 0))
     Allocated(device=0, kind=<Kind.L1: 1>, address=4096, size=4096, program=0, refs=0, extra=None, ident=0)
@@ -87,7 +87,7 @@ class Usage(NamedTuple):
 
     @classmethod
     def of(cls, used: list[int]) -> Usage:
-        """From bytes by kind. Per-core writes came in as L1: firmware stays L1 here, kernels are with the kernels."""
+        """From bytes by kind. Per-core writes were reported as L1: firmware is counted as L1, kernels as kernels."""
         return cls(
             used[Kind.DRAM],
             used[Kind.L1] + used[Kind.FIRMWARE],
@@ -121,9 +121,9 @@ _TAILS = {
 
 
 def reply(op: Type, size: int, device: int, usage: Usage = Usage(), info: DeviceInfo = DeviceInfo()) -> bytes:
-    """A reply of the asker's size: each size has its own set of fields, in its own order."""
+    """A reply in the record size of the client: each size has its own fields, in its own order."""
     counters = usage if size >= 128 else usage[:4]
-    # A 4 GiB bank does not fit the wire's 32 bits: say the largest it can.
+    # The size of a 4 GiB bank does not fit into 32 bits: use the largest possible value.
     metadata = () if size == 72 else (*info[:2], *(min(value, _U32) for value in info[2:]))
     return HEADER.pack(op, device, 0, 0, 0, 0, 0) + _TAILS[size].pack(*counters, *metadata)
 

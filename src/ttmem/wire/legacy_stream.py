@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Legacy byte streams to records: no framing, no version, five record sizes, any chunking.
+"""Splits a legacy byte stream into records: no framing, no version, five record sizes, any chunking.
 
-The rule that makes it work: every type byte is non-zero and every request's tail is zero. So a record is its
+The rule behind it: every type byte is non-zero and every request's tail is zero. So a record is its
 40-byte header, and the next one starts at the first non-zero byte after it. The size matters only for the reply to
 a query and for reading many records at once.
 """
@@ -29,9 +29,9 @@ _NON_ZERO = re.compile(rb"[^\0]")
 
 @lru_cache(maxsize=64)
 def _candidate(pids: frozenset[int]) -> re.Pattern[bytes]:
-    """A place in garbage where a record could start: one that bears a known pid, or a query, which bears none.
+    """An offset in garbage where a record could start: one with a known pid, or a query, which has none.
 
-    The rest of the header is looked at afterwards. Without a known pid, wherever the pads are zero.
+    The rest of the header is checked afterwards. Without a known pid, any offset where the padding is zero.
     """
     if not pids:
         return re.compile(rb"[\x01-\x0c]\0{3}(?:(?=.{13}\0{3})|(?=.{24}\0{4}))", re.DOTALL)
@@ -43,7 +43,7 @@ def _candidate(pids: frozenset[int]) -> re.Pattern[bytes]:
 
 
 def _skip_zeros(data: bytes, at: int) -> int:
-    """Offset of the first byte from there on that is not zero; the length if there is none."""
+    """Offset of the next byte that is not zero; the length if there is none."""
     found = _NON_ZERO.search(data, at)
     return found.start() if found else len(data)
 
@@ -66,20 +66,20 @@ class LegacyStream:
     """Decodes one connection's bytes.
 
     ``feed`` yields batches (size of the records, records). A query is held back until its size is certain, because
-    the asker waits for a reply of exactly that size. ``rejected`` counts the places where input made no sense.
+    the client waits for a reply of exactly that size. ``rejected`` counts the places where the input was invalid.
     """
 
     def __init__(self) -> None:
         self.size: int | None = None  # of this connection's records, once seen
         self.rejected = 0
-        self.lost = False  # in garbage, looking for the next believable record
+        self.lost = False  # in garbage, searching for the next plausible record
         self._pids: set[int] = set()
         self._carry = b""
         self._since = 0  # bytes since the start of the last record, while its tail is being skipped
 
     def feed(self, data: bytes, pid: int) -> Iterator[Batch]:
-        """Decode what was read; ``pid`` is the kernel's stamp on it (0: unknown)."""
-        fresh = not self._carry  # nothing of these records came earlier: single sends arrive whole
+        """Decode a read; ``pid`` is the sender according to the kernel (0: unknown)."""
+        fresh = not self._carry  # no part of these records came earlier: single sends arrive complete
         if not fresh:
             data = self._carry + data
             self._carry = b""
@@ -91,7 +91,7 @@ class LegacyStream:
         yield from self._slowly(data, start + len(chunk), pid, fresh)
 
     def finish(self, pid: int) -> Iterator[Batch]:
-        """The stream ended: settle what is held back, reject what is cut off."""
+        """At the end of the stream: decode what was held back, reject what is incomplete."""
         data, self._carry = self._carry, b""
         if len(data) >= _HEADER and data[0] in _QUERIES:
             size = max((s for s in SIZES if s <= len(data)), default=SIZES[0])
@@ -100,7 +100,7 @@ class LegacyStream:
             self.rejected += 1
 
     def _whole_records(self, data: bytes, at: int, pid: int) -> bytes:
-        """All the whole records from there on if they are of this connection's size, else nothing."""
+        """All complete records from this offset if they have the size of this connection, else nothing."""
         size = self.size
         if size is None or self.lost or len(data) - at < size:
             return b""
@@ -113,7 +113,7 @@ class LegacyStream:
         return chunk
 
     def _all_whole(self, chunk: bytes, size: int, pid: int) -> bool:
-        """Is this nothing but records of that size, as going through it record by record would find?"""
+        """Whether this consists only of records of that size; gives the same result as decoding record by record."""
         types = chunk[::size]
         if types.translate(None, _TYPES) or int.from_bytes(chunk, "little") & _MASKS[size]:
             return False
@@ -126,7 +126,7 @@ class LegacyStream:
         )
 
     def _skip_tail(self, data: bytes) -> int:
-        """Offset of the first record: past the zeros that belong to the one before."""
+        """Offset of the first record, after the zeros that belong to the previous one."""
         start = _skip_zeros(data, 0)
         if self._since:
             self._since += start
@@ -134,7 +134,7 @@ class LegacyStream:
                 self._learn(self._since)
                 self._since = 0
             elif self._since > 4 * _LARGEST:
-                self._since = 2 * _LARGEST  # endless zeros: the distance says nothing any more
+                self._since = 2 * _LARGEST  # many zeros: the distance no longer tells the size
         return start
 
     def _learn(self, distance: int) -> None:
@@ -162,7 +162,7 @@ class LegacyStream:
                 continue
             record, length = self._record_at(data, at, pid)
             if length == 0:
-                break  # not all there yet
+                break  # incomplete
             if record is None:
                 if not self.lost:
                     self._get_lost()
@@ -195,7 +195,7 @@ class LegacyStream:
         self._carry = data[at:]
 
     def _record_at(self, data: bytes, at: int, pid: int) -> tuple[Record | None, int]:
-        """The record and its length; (None, 1) if it makes no sense, (None, 0) if more bytes are needed."""
+        """The record and its length; (None, 1) if it is invalid, (None, 0) if more bytes are needed."""
         op = data[at]
         if len(data) - at < SHORT_SIZE:
             return None, 0
@@ -216,7 +216,7 @@ class LegacyStream:
 
     @staticmethod
     def _is_short(data: bytes, at: int, claimed: int, pid: int) -> bool:
-        """Which form a circular-buffer or kernel record has: the sender's pid stands at 20 or at 24."""
+        """Whether a circular-buffer or kernel record has the short form: the sender's pid is at offset 24, not 20."""
         if data[at + 1 : at + 4] != _ZERO3 or data[at + 28 : at + 32] != b"\0\0\0\0":
             return False
         at_20 = int.from_bytes(data[at + 20 : at + 24], "little", signed=True)
@@ -225,7 +225,10 @@ class LegacyStream:
         return at_20 <= 0 < claimed
 
     def _believable(self, record: Record, pid: int) -> bool:
-        """Is this a record and not a piece of one? Asked only in garbage, where almost anything looks like one."""
+        """Whether this is a record and not a part of one.
+
+        Used only in garbage, where almost anything looks like one.
+        """
         op, device, size, code, claimed, ident, stamp = record
         if op in _ASKS:
             return -1 <= device < 1024 and not (size or code or ident or stamp) and claimed in (0, pid, *self._pids)
@@ -239,7 +242,7 @@ class LegacyStream:
         self._since = 0
 
     def _reply_size(self, distance: int, settled: bool, fresh: bool) -> int | None:
-        """The asker's record size, None if it cannot be told yet."""
+        """The record size of the client, None if it is not yet certain."""
         if settled:
             return distance if distance in SIZES else self.size or _LARGEST
         if fresh and distance in SIZES and distance >= (self.size or 0):
@@ -248,6 +251,6 @@ class LegacyStream:
         return wanted if distance >= wanted else None
 
     def _note_pid(self, claimed: int, pid: int) -> None:
-        """Remember by which other pids records of this connection go, as in a container."""
+        """Remember other pids in the records of this connection, as from a container."""
         if claimed != pid and claimed > 0 and len(self._pids) < _PIDS_KEPT:
             self._pids.add(claimed)

@@ -24,11 +24,11 @@ from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
 from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
-_BEAT_SECONDS = 1.0  # after which the age of a snapshot is shown anew even if nothing comes
+_BEAT_SECONDS = 1.0  # after this time, the age of a snapshot is updated even without new data
 
 
 def _whole_lines() -> type[Any] | None:
-    """An update of whole lines, each with its number; None if this Textual has not what it needs, for it is private."""
+    """An update of whole lines, each with its number; None if this Textual lacks the private class for it."""
     try:
         from textual._compositor import CompositorUpdate
     except ImportError:
@@ -56,12 +56,12 @@ class Canvas(Widget, can_focus=True):
         super().__init__()
         self._dashboard = dashboard
         self._rows: list[Row] = []
-        self._width = 0  # of each of them
+        self._width = 0  # of each row
         self._styles: dict[tuple[str, str], Style] = {}
         self._theme = dashboard.theme
 
     def draw(self) -> None:
-        """Compute all rows anew, and redraw those that are no longer what they were."""
+        """Compute all rows, and redraw those that changed."""
         width, height = self.size
         if not width or not height:
             return
@@ -73,13 +73,13 @@ class Canvas(Widget, can_focus=True):
             return
         changed = [y for y, (old, new) in enumerate(zip(before, rows)) if old != new]
         if changed and Lines is not None:
-            # There is nothing but this widget: to let Textual find that out at each tick costs more than the lines do.
+            # This is the only widget. Letting Textual compute the layout at each tick would cost more than the lines.
             self.app._display(self.screen, Lines([(y, self.render_line(y)) for y in changed]))
         elif changed:
             self.refresh(*[Region(0, y, width, 1) for y in changed])
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Without borders, margins and filters of colours, none of which there are, this is all of it."""
+        """The lines. There are no borders, margins or colour filters, so this is enough."""
         return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
 
     def render_line(self, y: int) -> Strip:
@@ -122,7 +122,7 @@ class Top(App[None]):
         self._loop_of_app = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop_of_app.add_signal_handler(number, self.exit)
-        self.app_resume_signal.subscribe(self, lambda _: self._canvas.refresh())  # the shell had the screen meanwhile
+        self.app_resume_signal.subscribe(self, lambda _: self._canvas.refresh())  # the shell has used the screen
         self._canvas.focus()
         self._ask()
         self._feed.start()
@@ -132,7 +132,7 @@ class Top(App[None]):
         self._feed.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """All keys go to the dashboard: Textual's own, such as tab for the focus, mean other things here."""
+        """Pass all keys to the dashboard, because Textual's own keys, such as tab, have other meanings here."""
         if isinstance(event, events.Key) and event.key == "ctrl+z":
             self.action_suspend_process()
         elif isinstance(event, events.Key):
@@ -166,7 +166,7 @@ class Top(App[None]):
         self._feed.want(self._asked, self._dashboard.model.interval)
 
     def _take_update(self, update: FeedUpdate) -> None:
-        """In the feed's thread."""
+        """Called in the feed's thread."""
         if self._loop_of_app is not None and not self._loop_of_app.is_closed():
             self._loop_of_app.call_soon_threadsafe(self._take, update)
 
@@ -183,12 +183,12 @@ class Top(App[None]):
         self._drawn = time.monotonic()
         if self.is_headless or _is_there():
             self._canvas.draw()
-        else:  # what is written then nobody takes, and where enough of it has piled up Textual cannot end
+        else:  # output would not be read, and with enough pending output Textual cannot end
             self.exit()
 
 
 def _is_there() -> bool:
-    """Is there a terminal still? One that was closed says so with a signal only to whom it belongs."""
+    """Whether there is still a terminal. Only its owner gets a signal when it is closed."""
     try:
         termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
     except termios.error:

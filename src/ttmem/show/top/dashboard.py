@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard without its terminal: which view is shown, what keys and clicks do, and all rows of the screen."""
+"""The dashboard without its terminal: the current view, the effect of keys and clicks, and all rows of the screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "shift+tab": -1, "tab": 1}
 
 
 class Dashboard:
-    """Owns what is shown; whoever owns the terminal hands it keys and asks it for rows."""
+    """The contents of the screen; the application passes keys to it and requests rows."""
 
     def __init__(
         self, model: Model, views: Sequence[View], settings: Settings, signs: Characters = Characters()
@@ -34,7 +34,9 @@ class Dashboard:
         self.current = min(max(0, settings.get("view", 0)), len(views) - 1)
         theme = settings.get("theme", "dark")
         self.theme = theme if theme in THEMES else "dark"
-        self._lent: str | None = None  # a theme that the user has not chosen
+        self._lent: str | None = None  # a temporary theme that is not a choice of the user
+        self._reopened = True  # is the current view that of the settings, and was there no snapshot yet?
+        self._waiting: int | None = None  # the view of the settings, if another is shown because there is no server
         self.done = False
         self._helping = False
         self._prompt: str | None = None
@@ -50,14 +52,14 @@ class Dashboard:
         return found
 
     def lend(self, theme: str) -> None:
-        """Wear this one, and do not remember it."""
+        """Use this theme without storing it in the settings."""
         self.theme = self._lent = theme
 
     def wants(self) -> list[str]:
         return [] if self._helping else self._guarded(lambda: self.view.wants(self.model), [])
 
     def rows(self, size: Size, clock: float) -> list[Row]:
-        """The whole screen, each row as wide as it; ``clock`` is monotonic."""
+        """The rows of the screen, each with the full width; ``clock`` is monotonic."""
         self._size = size
         inner = Size(size.width, max(0, size.height - 2))
         if self._helping:
@@ -73,17 +75,28 @@ class Dashboard:
         return [first, *filled, footer(self.model, size.width, self.signs, self._prompt)][: size.height]
 
     def take(self, update: FeedUpdate, asked: list[str]) -> None:
-        """What the feed has brought. A snapshot that makes no sense is told of, and the last one stays."""
+        """Store an update of the feed. For a malformed snapshot a message is shown, and the last one stays."""
         model = self.model
         model.trouble = update.trouble
         model.take_answers(update.answers, asked, update.now)
         if update.snapshot is not None:
             snapshot = update.snapshot
             self._guarded(lambda: model.take(snapshot, update.time, update.now), None)
+            if self._reopened:
+                self._reopened = False
+                self._guarded(self._fall_back, None)
+
+    def _fall_back(self) -> None:
+        """Show the overview if the view of the last time would be empty."""
+        name, snapshot = self.view.name, self.model.snapshot
+        if snapshot is not None and snapshot["server"] is None and getattr(self.view, "needs_server", False):
+            self._waiting, self.current = self.current, 0
+            self.model.message = f"{name} needs a server and there is none: this is the overview"
 
     def press(self, key: str, character: str | None = None) -> None:
-        """A key, named as Textual names it, and what it writes, if it does."""
+        """Handle a key by Textual's name, and the character it types, if any."""
         self.model.message = None
+        self._reopened = False
         if key == "ctrl+c":
             self.done = True
         elif self._prompt is not None:
@@ -98,7 +111,9 @@ class Dashboard:
         self.model.message = None
         if y == 0:
             chosen = tab_at(x, self.views, self.current, self._size.width)
-            self.current, self._helping = self.current if chosen is None else chosen, False
+            if chosen is not None:
+                self.current, self._waiting = chosen, None
+            self._helping = False
         elif self._helping:
             self._helping = False
         elif y < self._size.height - 1:
@@ -106,14 +121,14 @@ class Dashboard:
         self._remember()
 
     def _guarded(self, call: Callable[[], _T], otherwise: _T) -> _T:
-        """What a view says; one that fails is told of, and the others go on."""
+        """Call a view. If it fails, a message is shown, and the other views continue."""
         try:
             return call()
         except Exception as error:
             if os.environ.get("TTMEM_DEBUG") == "1":
                 raise
             why = malformed(error, "top")
-            if self.model.trouble is not None:  # there is no server that could have answered
+            if self.model.trouble is not None:  # there is no server
                 why = f"internal error: {type(error).__name__}: {error}; please report it with TTMEM_DEBUG=1 ttmem top"
             self.model.message = printable(f"{self.view.name}: {why}")
             return otherwise
@@ -121,7 +136,7 @@ class Dashboard:
     def _common(self, key: str) -> None:
         model = self.model
         if len(key) == 1 and key.isdecimal() and 1 <= int(key) <= len(self.views):
-            self.current = int(key) - 1
+            self.current, self._waiting = int(key) - 1, None
         elif key in _STEPS:
             model.choose(_STEPS[key])
         elif key == "space":
@@ -145,7 +160,7 @@ class Dashboard:
             self.done = True
 
     def _type(self, key: str, character: str | None) -> None:
-        """A key while chips are being named."""
+        """Handle a key while the user types the names of chips."""
         text = self._prompt or ""
         if key == "enter":
             self._prompt = None
@@ -160,7 +175,10 @@ class Dashboard:
             self._prompt = text + character
 
     def _remember(self) -> None:
-        chosen: dict[str, Any] = {"view": self.current, "interval": float(self.model.interval)}
+        if self.current:
+            self._waiting = None  # the user has chosen a view
+        view = self.current if self._waiting is None else self._waiting
+        chosen: dict[str, Any] = {"view": view, "interval": float(self.model.interval)}
         if self.theme != self._lent:
             chosen["theme"], self._lent = self.theme, None
         for view in self.views:

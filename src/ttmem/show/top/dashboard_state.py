@@ -15,35 +15,35 @@ _KEPT_SECONDS = 10.0
 
 
 class Answer(NamedTuple):
-    """What the API answered when it was last asked: data, or why there is none. ``time`` is monotonic."""
+    """The last answer of the API: data, or why there is none. ``time`` is monotonic."""
 
-    data: Any  # the document of the path that was asked; None if there is none
+    data: Any  # the requested document, or None
     trouble: str | None
     time: float
 
 
 class Model:
-    """Changed by what the feed brings and by keys, all in one thread; read by views."""
+    """The state. Updates of the feed and keys change it, all in one thread; views read it."""
 
     def __init__(self, *, wanted: tuple[str, ...] = (), readonly: bool = False, hidden: int | None = None) -> None:
         self.wanted = wanted  # chips to show, as `ttmem smi -d` takes them; all if empty
         self.readonly = readonly
-        self._hidden = hidden  # pid that is no part of the snapshot: our own
+        self._hidden = hidden  # pid to leave out of the snapshot: our own
         self.past = ChipHistory()
-        self._unfiltered: Snapshot | None = None  # the snapshot before chips were picked
+        self._unfiltered: Snapshot | None = None  # the snapshot with all chips
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None  # why the snapshot is old, or comes from the machine alone
         self.now = 0.0  # monotonic, when the snapshot was made
-        self.until = 0.0  # the same in seconds since 1970: up to then the past is drawn
+        self.until = 0.0  # the same in seconds since 1970: charts end there
         self.interval = 0.5
         self.paused = False
         self.answers: dict[str, Answer] = {}
-        self.selected: str | None = None  # id of the chip that all views are about
-        self._missed: Any = None  # the chip that was chosen and is gone, and the one that stands in until it is back
+        self.selected: str | None = None  # id of the selected chip, the same in all views
+        self._missed: Any = None  # the selected chip if it is gone, and its replacement until it is back
         self.message: str | None = None  # one line for the user, until the next key
 
     def take(self, snapshot: Snapshot, time: float, now: float) -> None:
-        """A new snapshot; ``time`` is seconds since 1970. While paused it only becomes part of the past."""
+        """Store a new snapshot; ``time`` is seconds since 1970. While paused, it is only added to the history."""
         self.past.add(time, snapshot, self.interval)
         if self.paused and self.snapshot is not None:
             return
@@ -51,9 +51,9 @@ class Model:
         self._pick()
 
     def take_answers(self, answers: dict[str, Answer], wanted: list[str], now: float) -> None:
-        """New answers. While paused, those that there are stay; else those that nobody wants any more go after a while.
+        """Store new answers. While paused, the old ones stay; otherwise unused answers are dropped after a while.
 
-        A view that is left and looked at again shows its last answer until the next is there.
+        A view that is shown again shows its last answer until the next one arrives.
         """
         if self.paused:
             answers = {path: answer for path, answer in answers.items() if path not in self.answers}
@@ -86,7 +86,7 @@ class Model:
             before, self.selected = self.selected, chip_ids[0] if chip_ids else None
             self._missed = self._missed or (before and (before, self.selected))
         elif self._missed and self.selected != self._missed[1]:
-            self._missed = None  # the user has chosen another one
+            self._missed = None  # the user has selected another chip
 
     @property
     def chips(self) -> list[ChipRow]:
@@ -98,10 +98,9 @@ class Model:
 
     @property
     def sources(self) -> list[SourceState]:
-        """Those that there may be something to say of, but the server, which has words of its own.
+        """The sources that are worth a message, except for the server, which has its own messages.
 
-        That there is nothing to read in one is worth a word only if nothing is known otherwise, or if somebody asked
-        for it, as is so with umd.
+        An absent source is worth a message only if nothing else is known, or if the user requested it, as with umd.
         """
         found = [] if self.snapshot is None else self.snapshot["sources"]
         enough = self.chips or self.processes
@@ -109,11 +108,11 @@ class Model:
         return [one for one in found if one["name"] not in ("server", *unused)]
 
     def chip(self) -> ChipRow | None:
-        """The chip that was chosen."""
+        """The selected chip."""
         return next((chip for chip in self.chips if chip["chip"] == self.selected), None)
 
     def choose(self, step: int) -> None:
-        """The next chip, or the one before."""
+        """Select the next or the previous chip."""
         chip_ids = [chip["chip"] for chip in self.chips]
         if chip_ids:
             place = chip_ids.index(self.selected) if self.selected in chip_ids else 0

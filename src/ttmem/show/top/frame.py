@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ttmem.show.text import Style, cells
+from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
 
@@ -13,26 +13,28 @@ COMMON = (
     ("1 to 6", "the views; so does a click on their names"),
     ("up, down, j, k", "choose a chip or a row; so do clicks and the wheel"),
     ("tab, shift+tab", "the next chip, the one before, in every view"),
-    ("space", "pause, and go on"),
     ("+ -", "look more often, less often"),
-    ("d", "only some chips: numbers, PCI addresses or ids; nothing for all"),
+    ("space", "pause, and go on"),
+    ("d", "show only some chips: numbers, PCI addresses or ids"),
     ("t", "theme: dark, light, high-contrast, mono"),
     ("h, ?", "this help"),
     ("q, Ctrl-C", "quit; what you chose is remembered"),
 )
-_ROOMY_COLUMNS = 100  # from which on the tabs stand apart
-_SLOW_SECONDS = 1.5  # beyond three intervals, from which on a snapshot is called old
+_COMMON_SHOWN_ALWAYS = 4  # the others are in the last line
+_KEY_COLUMNS = 18  # of a key in the help
+_ROOMY_COLUMNS = 100  # from this width on, the tabs have more space
+_SLOW_SECONDS = 1.5  # after three intervals and this time, a snapshot is shown as old
 
 
 def tabs(views: Sequence[View], current: int, width: int) -> Row:
-    """The names of the views, a span for each."""
+    """The names of the views, one span for each."""
     apart = "  " if width >= _ROOMY_COLUMNS else " "
     texts = [f"{apart[1:]}{number} {view.name} " for number, view in enumerate(views, 1)]
     return [(text, "title" if number == current else "head") for number, text in enumerate(texts)]
 
 
 def tab_at(x: int, views: Sequence[View], current: int, width: int) -> int | None:
-    """Which view's name is at a column."""
+    """The view whose name is at a column."""
     for number, (text, _) in enumerate(tabs(views, current, width)):
         if x < cells(text):
             return number if x >= 0 else None
@@ -41,7 +43,7 @@ def tab_at(x: int, views: Sequence[View], current: int, width: int) -> int | Non
 
 
 def header(model: Model, views: Sequence[View], current: int, width: int, clock: float) -> Row:
-    """Tabs, and on the right as much of the state as fits, the most important nearest to the edge."""
+    """Tabs, and on the right as much of the state as fits, the most important part at the edge."""
     left = tabs(views, current, width)
     room = width - width_of(left)
     right: Row = []
@@ -54,7 +56,7 @@ def header(model: Model, views: Sequence[View], current: int, width: int, clock:
 
 
 def age(model: Model, clock: float) -> str | None:
-    """How old the snapshot is, if it is older than it should be; ``clock`` is monotonic."""
+    """The age of the snapshot, if it is older than expected; ``clock`` is monotonic."""
     if model.snapshot is None:
         return None
     old = clock - model.now
@@ -89,7 +91,7 @@ def _state(model: Model, clock: float) -> list[Span]:
 
 
 def footer(model: Model, width: int, signs: Characters, prompt: str | None = None) -> Row:
-    """What there is to say, and the keys; in place of both the line that is being typed."""
+    """The message and the keys; instead of both, the line that is being typed."""
     if prompt is not None:
         typed = f"Chips (0,1 or 01:00.0 or an id; nothing for all): {prompt}"
         return fitted([(typed[max(0, len(typed) - width + 1) :], "key"), ("_", "bold")], width)
@@ -110,13 +112,23 @@ def footer(model: Model, width: int, signs: Characters, prompt: str | None = Non
 
 
 def help_rows(view: View, size: Size) -> list[Row]:
-    """All keys: those of the view, then those that mean the same everywhere."""
-    rows: list[Row] = [[(f"Keys of {view.name}", "title")]]
-    rows += [_key(key, what) for key, what in view.keys] or [[("  none of its own", "dim")]]
-    rows += [[], [("Keys everywhere", "title")], *(_key(key, what) for key, what in COMMON)]
-    rows += [[], [("any key closes this", "dim")]]
-    return [fitted(row, size.width) for row in rows[: size.height]]
+    """All keys: those of the view, then those that mean the same everywhere.
+
+    On a low screen those that the last line names anyway are left out.
+    """
+    own = [row for key, what in view.keys for row in _key(key, what, size.width)] or [[("  none of its own", "dim")]]
+    title: Row = [(f"Keys of {view.name}", "title"), ("  any key closes this", "dim")]
+    rows: list[Row] = [title, *own, []]
+    for common in (COMMON, COMMON[:_COMMON_SHOWN_ALWAYS]):
+        others = [row for key, what in common for row in _key(key, what, size.width)]
+        everything: list[Row] = [*rows, [("Keys everywhere", "title")], *others]
+        if len(everything) <= size.height:
+            break
+    return [fitted(row, size.width) for row in everything[: size.height]]
 
 
-def _key(key: str, what: str) -> Row:
-    return [(f"  {key:<16}", "key"), (what, "")]
+def _key(key: str, what: str, width: int) -> list[Row]:
+    """A key and what it does, in as many rows as that takes."""
+    first, *others = wrap(what, Style(max(8, width - _KEY_COLUMNS)))
+    rest: list[Row] = [[(" " * _KEY_COLUMNS, ""), (text, "")] for text in others]
+    return [[(f"  {key:<{_KEY_COLUMNS - 2}}", "key"), (first, "")], *rest]

@@ -21,7 +21,7 @@ def default_path(env: Mapping[str, str] = os.environ) -> str:
 
 
 class Settings:
-    """Names and plain values. Trouble with the file is told once, and never in the way."""
+    """Names and plain values. A problem with the file is reported once and changes nothing else."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Settings:
             self.trouble = f"{path} is broken; going on without what was chosen last time"
 
     def get(self, name: str, default: Any) -> Any:
-        """A value of the kind of the default, else the default.
+        """A value of the same type as the default, else the default.
 
         >>> settings = Settings("/nonexistent/top.json")
         >>> settings.get("theme", "dark")
@@ -52,7 +52,7 @@ class Settings:
         return value if type(value) is type(default) else default
 
     def put(self, values: dict[str, Any]) -> None:
-        """Keep these as well; written at once, and whole or not at all."""
+        """Store values; the file is written at once, completely or not at all."""
         if all(name in self._values and self._values[name] == value for name, value in values.items()):
             return
         self._values.update(values)

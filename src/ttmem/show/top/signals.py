@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """Nothing was sent; the text is for the user."""
+    """Nothing was sent; the message is for the user."""
 
 
 def check(process: ProcessRow, *, readonly: bool) -> tuple[int, int]:
@@ -39,16 +39,16 @@ def check(process: ProcessRow, *, readonly: bool) -> tuple[int, int]:
 
 
 def send(pid: int, start: int, number: signal.Signals, root: str = "/") -> None:
-    """Signal the process that has this pid and started then.
+    """Send a signal to the process with this pid and start time.
 
-    The order is what makes it safe: the descriptor is bound to whoever has the pid when it is opened. If the start
-    read afterwards is the one that is meant, so is that process, since it had the pid before any other could get it.
+    The order makes it safe: the descriptor is bound to the process that has the pid when it is opened. If the start
+    time that is read afterwards is the expected one, the descriptor belongs to the expected process.
     """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         raise Refused(f"pid {pid} has ended; {number.name} was not sent") from None
-    except (AttributeError, OSError) as error:  # a Python without it; a kernel before 5.3; a container that forbids it
+    except (AttributeError, OSError) as error:  # not in this Python, a kernel before 5.3, or forbidden in a container
         raise Refused(f"{number.name} was not sent to pid {pid}: pidfd_open does not work here: {error}") from None
     try:
         known = stat(pid, root)

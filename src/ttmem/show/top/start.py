@@ -22,14 +22,14 @@ from ttmem.show.top.views.overview import Overview
 from ttmem.show.top.views.processes import Processes
 from ttmem.show.top.views.telemetry_view import Telemetry
 
-_LOOK_SECONDS = 0.2  # after which a host is asked again
+_LOOK_SECONDS = 0.2  # between two calls of a host
 
 
 class Host(Protocol):
     """A program that runs the dashboard as a part of itself."""
 
     def has_ended(self) -> bool:
-        """Should the dashboard end?"""
+        """Whether the dashboard should end."""
 
     def status(self) -> str:
         """A sentence for the last line, shown if there is no other message."""
@@ -41,7 +41,7 @@ class _Guest(Top):
     host: Host
     _shown_status: str | None = None
 
-    def on_mount(self) -> None:  # Textual calls that of the base class as well
+    def on_mount(self) -> None:  # Textual also calls the method of the base class
         self.set_interval(_LOOK_SECONDS, self._ask_host)
 
     def _ask_host(self) -> None:
@@ -69,7 +69,7 @@ def start(
     remember: str | None = None,
     host: Host | None = None,
 ) -> int:
-    """Returns the exit code. ``remember`` is where settings are kept, if not in the user's own file."""
+    """Run the dashboard and return the exit code. ``remember`` is the file for settings, by default the user's own."""
     settings = Settings(remember or default_path())
     model = Model(wanted=wanted, readonly=readonly, hidden=os.getpid())
     chosen = interval if interval is not None else settings.get("interval", model.interval)
@@ -85,9 +85,9 @@ def start(
     else:
         app = guest = _Guest(dashboard, api=api, root=root)
         guest.host = host
-    # Pictures are trees, freed as soon as the next one is there: it is not worth much time to look for cycles in them.
+    # Screens are trees that are freed with the next one, so searching them for cycles would waste time.
     gc.set_threshold(50_000, 20, 100)
     app.run()
     if host is not None and not (app.return_code or dashboard.done or host.has_ended()):
-        return 128 + signal.SIGTERM  # neither the user nor the host: a signal, or the terminal is gone
+        return 128 + signal.SIGTERM  # ended by a signal, or the terminal was closed
     return app.return_code or 0

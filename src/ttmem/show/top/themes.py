@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# The ground comes first: what is behind everything, and what plain text looks like.
+# The ground comes first: the background, and the style of plain text.
 _DARK = {
     "": "#c5cdd8 on #11151c", "dim": "#7d8896", "bold": "bold #eef3f8", "title": "bold #11151c on #7aa2f7",
     "head": "bold #93a4bd", "select": "on #263750", "key": "bold #7dcfff", "good": "#9ece6a", "warn": "#e6b455",
@@ -53,7 +53,7 @@ THEMES: dict[str, Mapping[str, str]] = {
 
 
 def look_of(theme: str, style: str) -> str:
-    """A style of a theme in Rich's words; several names are laid one over the other, the last on top."""
+    """A style of a theme in Rich's notation; several names are combined, and the last one wins."""
     looks = THEMES[theme]
     return " ".join(look for look in (looks[""], *(looks[name] for name in style.split())) if look)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads for simulated devices: each is a generator that yields, in words, what it has just done."""
+"""Workloads for simulated devices: each is a generator that yields a description of each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ttmem.sim.mesh import create_mesh_device
 
 
 class WorkerPart(NamedTuple):
-    """One process's share of a machine."""
+    """The share of one process in a machine."""
 
     machine: str
     number: int = 0
@@ -27,7 +27,7 @@ class WorkerPart(NamedTuple):
         return range(self.number * count, (self.number + 1) * count)
 
     def open(self, *, l1_small_size: int = 0, trace_region_size: int = 0, system_dram: int = 0) -> AnyDevice:
-        """The device of this share, or the mesh if it is several."""
+        """Open the device of this share, or the mesh if there are several."""
         if len(self.chips) == 1:
             return create_device(
                 self.chips[0], self.machine, l1_small_size=l1_small_size, trace_region_size=trace_region_size,
@@ -45,7 +45,7 @@ Workload = Callable[[WorkerPart, int], Steps]
 
 
 class WorkloadEntry(NamedTuple):
-    """A workload for the user: into how many processes it is split, how long it is, whether it may go on for ever."""
+    """A workload: its number of processes, its length, and whether it can run forever."""
 
     summary: str
     parts: int
@@ -67,7 +67,7 @@ WORKLOADS = {
 
 
 def find(name: str) -> Workload:
-    """The workload of that name: given a share and a number of rounds, it yields its steps."""
+    """The workload with this name: called with a share and a number of rounds, it yields its steps."""
     if name not in WORKLOADS:
         raise SimError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
     run: Workload = import_module(f"ttmem.sim.workloads.{name}").run
@@ -75,5 +75,5 @@ def find(name: str) -> Workload:
 
 
 def parts_of(name: str, machine: str) -> int:
-    """Into how many processes a workload is split on that machine."""
+    """The number of processes of a workload on this machine."""
     return min(WORKLOADS[name].parts, machine_named(machine).chips)

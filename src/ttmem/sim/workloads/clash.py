@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clash: programs with ever larger circular buffers beside a large L1 buffer, until the two meet."""
+"""A clash: programs with larger and larger circular buffers below a large L1 buffer, until they overlap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(part: WorkerPart, rounds: int) -> Steps:
         allocator = device.allocator
         size = allocator.statistics(Kind.L1).size * 3 // 4 // _PAGE_BYTES * _PAGE_BYTES * allocator.banks(Kind.L1)
         activation = create_buffer(InterleavedBufferConfig(device, size, _PAGE_BYTES, Kind.L1), tag="activation")
-        yield f"an L1 buffer down to {activation.address}"
+        yield f"an L1 buffer down to {activation.address:#x}"
         try:
             for block in itertools.count(4, 4):
                 device.run(block, lambda block=block: matmul(f"matmul_{block}", device.grid, block=block))  # type: ignore[misc]

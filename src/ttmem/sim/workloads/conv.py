@@ -31,19 +31,19 @@ def run(part: WorkerPart, rounds: int) -> Steps:
                 spec = TensorSpec((64 * cores, channels), memory=shard)
                 after = allocate_tensor(device, spec, Kind.L1, tag=f"conv{layer} output")
                 device.run(("conv", layer), lambda out=after, layer=layer: _conv(out, layer))  # type: ignore[misc]
-                before = after  # what the layer before made is freed here
+                before = after  # frees the output of the previous layer
             yield f"classified image {image + 1}"
             if image == rounds - 1:
                 yield HELD
             del before, after
-            device.clear_program_cache()  # its circular buffers lie in outputs that are gone
+            device.clear_program_cache()  # its circular buffers are inside freed outputs
         weights.clear()
         tables.clear()
         yield "freed everything"
 
 
 def _conv(output: Buffer, layer: int) -> SimProgram:
-    """The result is written straight into the output: a circular buffer that lies in an L1 buffer."""
+    """The result is written directly to the output: a circular buffer inside an L1 buffer."""
     grid = output.device.grid
     program = operation(f"conv{layer}", grid, [(8, BF16_TILE_BYTES), (18, BF16_TILE_BYTES)])
     tiles = output.need.per_bank // BF16_TILE_BYTES

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Llama-like decode: weights in DRAM, a growing paged KV cache, programs compiled once, then a trace that is replayed.
 
-Each process has a replica of the model (data parallel). If its share of the machine is several chips, the model is cut
-over them (tensor parallel).
+Each process has a replica of the model (data parallel). If its share of the machine has several chips, the model is
+split over them (tensor parallel).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ttmem.sim.workloads.operations import BF8_TILE_BYTES, BF16_TILE_BYTES, eltw
 
 _DIM, _HIDDEN, _QKV, _HEADS, _HEAD = 4096, 14336, 6144, 8, 128
 _LAYERS, _BATCH, _CONTEXT_TOKENS = 32, 32, 512
-_BLOCK_TOKENS = 32  # tokens of which a block of the KV cache holds keys or values
+_BLOCK_TOKENS = 32  # tokens per block of the KV cache
 _VOCABULARY = 128256
 _SHARDED = MemoryConfig(MemoryLayout.WIDTH_SHARDED, (32, _DIM // 32), 32)
 
@@ -49,7 +49,7 @@ def run(part: WorkerPart, rounds: int) -> Steps:
                 device.execute_trace(trace)
                 device.run("sample", lambda: eltwise("top_k", device.grid))
                 if token % _CONTEXT_TOKENS == _CONTEXT_TOKENS - 1:
-                    cache = []  # the conversations are over
+                    cache = []  # the conversations have ended
                 if token % _BLOCK_TOKENS == _BLOCK_TOKENS - 1:
                     cache += _grow(device, len(cache) // _LAYERS // 2)
             yield f"decoded token {token + 1}"
@@ -64,7 +64,7 @@ def run(part: WorkerPart, rounds: int) -> Steps:
 
 
 def _weights(device: AnyDevice) -> Iterator[tuple[str, TensorSpec]]:
-    """Each weight as one device holds it; as many layers as fit, for not every board is large enough for all."""
+    """The weights on one device; as many layers as fit, because not every board has room for all."""
     ways = len(device.get_devices())
 
     def cut(rows: int, columns: int, dtype: Dtype = Dtype.BFLOAT8_B) -> TensorSpec:
@@ -99,7 +99,7 @@ def _grow(device: AnyDevice, block: int) -> list[Buffer]:
 def _forward(device: AnyDevice, stage: str, block: int) -> None:
     """All layers use the same programs; activations live in L1 for as long as they are needed."""
     grid = device.grid
-    for _ in range(2):  # every further layer would do exactly the same
+    for _ in range(2):  # further layers would do exactly the same
         residual = allocate_tensor(device, TensorSpec((32, _DIM), memory=_SHARDED), Kind.L1, tag="residual")
         device.run((stage, "norm"), lambda: operation("rms_norm", grid, [(4, BF16_TILE_BYTES), (2, BF16_TILE_BYTES)]))
         qkv = allocate_tensor(device, TensorSpec((32, _QKV)), Kind.L1, tag="qkv")

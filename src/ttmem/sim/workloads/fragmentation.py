@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fragmentation: every other buffer of a full L1 is freed; half of it is free, and three in a row still do not fit."""
+"""Fragmentation: every other buffer of a full L1 is freed.
+
+Half of L1 is free, but a buffer three times as large does not fit.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _SPEC = TensorSpec((512, 1024))
 def run(part: WorkerPart, rounds: int) -> Steps:
     with part.open(system_dram=14 << 20) as device:
         yield "opened the device"
-        seen = []  # for statistics, later; nobody ever looks
+        seen = []  # kept for statistics that are never computed
         for number in range(rounds):
             hidden = allocate_tensor(device, _SPEC, Kind.L1, tag="hidden state")
             logits = allocate_tensor(device, _SPEC, tag="logits")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few operations the workloads are made of: programs with circular buffers and kernels of plausible sizes."""
+"""The operations that the workloads use: programs with circular buffers and kernels of plausible sizes."""
 
 from __future__ import annotations
 

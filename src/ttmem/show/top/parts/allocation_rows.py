@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
+from ttmem.documents.common_text import short_line
+from ttmem.model.kinds import BREAKDOWN_POOLS, KERNEL_KINDS, BreakdownPool
+from ttmem.model.stack_frames import folded
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
-from ttmem.show.text import Style
+from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.parts.event_list import kind_style
 from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Placed, age, line
 from ttmem.show.top.parts.rows import Row, Span
@@ -16,6 +19,11 @@ from ttmem.show.top.parts.rows import Row, Span
 if TYPE_CHECKING:
     from ttmem.model.schema import AllocationRow, ProcessRow
 
+_ON_CORES = {kind.label for kind in BREAKDOWN_POOLS[BreakdownPool.L1_BUFFERS]}
+_WITHOUT_ADDRESS = {kind.label for kind in KERNEL_KINDS}
+_SELDOM: tuple[Literal["reserved", "program", "layout", "line", "shape"], ...] = (
+    *("reserved", "program", "layout", "line", "shape"),
+)
 _LEGEND = {
     "x": "x not counted, see below",
     "=": "= inside an L1 buffer, adds nothing",
@@ -23,24 +31,34 @@ _LEGEND = {
 }
 
 
-def columns(wide: bool, chip: int, kind: int) -> tuple[Column, ...]:
-    """``chip`` and ``kind`` are how wide the names of those are."""
+def columns(wide: bool, chip: int, allocations: Sequence[AllocationRow]) -> list[Column]:
+    """``chip`` is how wide the names of chips are. What none of these has gets no column."""
     size = 11 if wide else 6
-    return (
+    kind = max((len(allocation["kind"]) for allocation in allocations), default=0)
+    made = max((cells(made_by(allocation) or "") for allocation in allocations), default=0)
+    line = max((cells(short_line(allocation["line"]) or "") for allocation in allocations), default=0)
+    shape = max((cells(allocation["shape"] or "") for allocation in allocations), default=0)
+    found = (
         Column("pid", "PID", 7, 7, 0, right=True),
         Column("chip", "CHIP", max(4, chip), max(4, chip), 0),
         Column("kind", "KIND", max(8, kind), max(8, kind), 0),
         Column("size", "SIZE", size, size, 0, right=True),
         Column("reserved", "RESERVED", max(9, size), max(9, size), 10, right=True),
         Column("address", "ADDRESS", 12, 18, 3, right=True),
-        Column("age", "AGE", 7, 7, 1, right=True),
-        Column("refs", "REFS", 4, 6, 4, right=True),
-        Column("program", "PROGRAM", 8, 8, 5, right=True),
-        Column("layout", "LAYOUT", 11, 14, 12),
-        Column("cores", "CORES", 5, 24, 11),
-        Column("confidence", "KNOWN", 9, 9, 13),
-        Column("tag", "TAG", 12, 28, 2),
+        Column("age", "AGE", 7, 7, 2, right=True),
+        Column("refs", "REFS", 4, 6, 11, right=True),
+        Column("program", "PROGRAM", 8, 8, 6, right=True),
+        Column("layout", "LAYOUT", 11, 14, 13),
+        Column("cores", "CORES", 5, 24, 12),
+        Column("confidence", "KNOWN", 9, 9, 14),
+        Column("tag", "OPERATION", 12, max(12, min(made, 28)), 1),
+        Column("line", "LINE", max(12, min(line, 26)), max(12, min(line, 40)), 1),
+        Column("shape", "SHAPE", 16, max(16, min(shape, 40)), 5),
     )
+    absent: set[str] = {name for name in _SELDOM if not any(allocation[name] for allocation in allocations)}
+    absent |= set() if any(allocation["refs"] > 1 for allocation in allocations) else {"refs"}
+    absent |= set() if any(cores(allocation) != "-" for allocation in allocations) else {"cores"}
+    return [column for column in found if column.name not in absent]
 
 
 def key(allocation: AllocationRow) -> Hashable:
@@ -87,11 +105,15 @@ class Writer:
         if name == "chip":
             return self._names.short(allocation["chip"])
         if name == "address":
-            return str(allocation["id"])
+            return address(allocation)
         if name == "age":
             return age(None if self._now is None else max(0.0, self._now - allocation["since"]))
         if name == "cores":
             return str(self._style.clean(cores(allocation)))
+        if name == "tag":
+            return str(self._style.clean(made_by(allocation) or "-"))
+        if name == "line":
+            return str(self._style.clean(short_line(allocation["line"]) or "-"))
         value = allocation.get(name)
         return "-" if value is None else str(self._style.clean(str(value)))
 
@@ -104,14 +126,42 @@ def cores(allocation: AllocationRow) -> str:
     return str(allocation.get("core_count") or allocation["cores"] or "-")
 
 
+def address(allocation: AllocationRow) -> str:
+    """Hexadecimal, on the core of a write to one core. The id of a kernel is no address."""
+    core = allocation["core"]
+    if core is not None:
+        return f"{core['address']:#x}"
+    return "-" if allocation["kind"] in _WITHOUT_ADDRESS else str(allocation["id"])
+
+
+def made_by(allocation: AllocationRow) -> str | None:
+    """The operation, and the allocation's own name if it has one, as kernels have."""
+    operation, tag = allocation["operation"], allocation["tag"]
+    return tag or operation if operation is None or tag in (None, operation) else f"{operation}: {tag}"
+
+
 def title(allocation: AllocationRow, processes: list[ProcessRow]) -> str:
     name = next((process["name"] for process in processes if process["pid"] == allocation["pid"]), None)
     return f"{allocation['kind']} {allocation['id']} of pid {allocation['pid'] or '?'}{f' {name}' if name else ''}"
 
 
-def details(allocation: AllocationRow, names: Names) -> Iterator[str]:
-    """Sentences on one allocation, the most important first."""
-    words = [f"{allocation['size']:,} bytes"]
+def details(allocation: AllocationRow, names: Names, style: Style, room: int) -> list[Row]:
+    """What is known of one allocation, in at most so many rows."""
+    sentences = (wrap(style.clean(text), style, "  ", " ") for text in _sentences(allocation, names))
+    lines = [row for rows in sentences for row in rows]
+    stack = folded(allocation["stack"] or ([allocation["line"]] if allocation["line"] else []))
+    lines += [
+        style.cut(f" {'' if number else 'Stack:':7}{style.clean(frame)}", style.width)
+        for number, frame in enumerate(stack)
+    ]
+    more = len(lines) - room
+    rows: list[Row] = [[(text, "")] for text in lines]
+    return rows if more <= 0 else [*rows[: room - 1], [(f" and {more + 1} more lines", "dim")]]
+
+
+def _sentences(allocation: AllocationRow, names: Names) -> Iterator[str]:
+    """The most important first."""
+    words = [f"{allocation['size']:,} bytes{_over_cores(allocation)}"]
     if allocation["reserved"] is not None:
         words.append(f"{allocation['reserved']:,} reserved by the allocator")
     words.append(f"chip {names.short(allocation['chip'])}, which the process calls device {allocation['device']}")
@@ -121,14 +171,21 @@ def details(allocation: AllocationRow, names: Names) -> Iterator[str]:
         yield "Not counted: a stronger source is believed about this kind, or the resync it was told in has not ended."
     if allocation["shared"]:
         yield "It lies inside an L1 buffer and adds nothing."
-    if allocation["tag"]:
-        yield f"Tag: {allocation['tag']}"
-    made = [f"at {allocation['line']}"] if allocation.get("line") else []
-    made += [f"of the shape {allocation['shape']}"] if allocation.get("shape") else []
-    if made:
-        yield f"Made {', '.join(made)}"
+    tag, operation = allocation["tag"], allocation["operation"]
+    named = {"Operation": operation, "Name": tag if tag != operation else None, "Shape": allocation["shape"]}
+    if any(named.values()):
+        yield "; ".join(f"{word}: {text}" for word, text in named.items() if text)
     core = allocation["core"]
     if core is not None:
         yield f"Written to core {core['x']},{core['y']} at {core['address']:#x}: {core['what']}"
     elif allocation["cores"]:
         yield f"Cores: {allocation['cores']}"
+
+
+def _over_cores(allocation: AllocationRow) -> str:
+    """Over what a size on several cores is a sum, and what of it is on each, if that is the same."""
+    count, size = allocation["core_count"], allocation["size"]
+    if count is None or count < 2:
+        return " over all cores" if allocation["kind"] in _ON_CORES and allocation["core"] is None else ""
+    each = f", {size // count:,} on each" if allocation["cores"] and size % count == 0 else ""
+    return f" over {count} cores{each}"

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live allocations by what made them, as a list with bars: operation, line of Python, shape, program, kind."""
+"""Live allocations of each pool by what made them, as a list with bars: operation, line, shape, program, kind."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from ttmem.documents.common_text import short_line
+from ttmem.model.kinds import BREAKDOWN_POOLS
 from ttmem.model.units import human
-from ttmem.show.breakdown_table import NONE, WORDS
+from ttmem.show.breakdown_table import NO_KEY, WORDS, title
+from ttmem.show.chip_table import percent
 from ttmem.show.text import Style
 from ttmem.show.top.parts.event_list import EventFilter, kind_style
 from ttmem.show.top.parts.listing import Column, Cursor, arrange, chosen, counted, heading, line
@@ -17,72 +19,112 @@ from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size
 if TYPE_CHECKING:
     from typing import Literal
 
-    from ttmem.model.schema import Breakdown, BreakdownRow
+    from ttmem.model.schema import Breakdown, BreakdownPoolRow, BreakdownRow
     from ttmem.show.breakdown_table import By
     from ttmem.show.top.dashboard_state import Model
 
 BY: tuple[By | Literal[""], ...] = ("", "op", "line", "shape", "program", "kind")
-_MOST_ROWS = 500
+_MOST_ROWS = 500  # of a pool
 _BAR_COLUMNS = 16
+_KINDS = {pool.label: tuple(kind.label for kind in kinds) for pool, kinds in BREAKDOWN_POOLS.items()}
+
+
+class Entry(NamedTuple):
+    """A line of the list: a group of a pool, or the pool itself above its groups."""
+
+    pool: BreakdownPoolRow
+    row: BreakdownRow | None
+
+    def kinds(self, by: By) -> tuple[str, ...]:
+        """The kinds of memory of its allocations."""
+        if self.row is not None and by == "kind":
+            return (str(self.row["kind"]),)
+        return _KINDS[self.pool["pool"]]
+
+    def made_by(self, by: By) -> tuple[str, str] | None:
+        """The filter for its allocations, beside their kinds."""
+        return None if self.row is None or by == "kind" else (by, self.row[by] or "")
 
 
 class BreakdownList:
-    """The rows, largest first, and which is chosen."""
+    """The groups of each pool, largest first, and which of them is chosen."""
 
     def __init__(self) -> None:
         self.cursor = Cursor()
-        self.shown: list[BreakdownRow] = []
         self.seen = range(0)
+        self._entries: list[Entry] = []
         self._answer: Breakdown | None = None
+
+    @property
+    def chosen(self) -> Entry | None:
+        return self._entries[self.cursor.place] if self.cursor.place < len(self._entries) else None
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """The bytes of each pool that is listed."""
+        return {entry.pool["pool"]: entry.pool["bytes"] for entry in self._entries if entry.row is None}
 
     def path(self, by: By, wanted: EventFilter) -> str:
         return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST_ROWS})}"
 
     def look(self, model: Model, by: By, wanted: EventFilter) -> tuple[str, str | None]:
-        """Takes what is answered. What it sums up to, in words, and what is wrong."""
+        """Takes what is answered. What there is, in words, and what is wrong."""
         answer = model.answers.get(self.path(by, wanted))
         if answer is not None and answer.data is not None:
             self._answer = answer.data
         trouble = answer.trouble if answer is not None else None
         if self._answer is None or self._answer["by"] != by:
-            self.shown = []
+            self._entries = []
             return "asking...", trouble
-        self.shown = self._answer["rows"]
-        count = counted(self._answer["count"], "row", "rows")
-        count += f", the {len(self.shown)} largest below" if self._answer["count"] > len(self.shown) else ""
-        return f"{human(self._answer['bytes'])} by {WORDS[by]}, {count}", trouble
+        pools = self._answer["pools"]
+        self._entries = [Entry(pool, row) for pool in pools for row in (None, *pool["rows"])]
+        groups, listed = sum(pool["groups"] for pool in pools), sum(len(pool["rows"]) for pool in pools)
+        count = counted(groups, "group", "groups")
+        count += f", the {_MOST_ROWS} largest of each pool below" if groups > listed else ""
+        return f"by {WORDS[by]}, {count}", trouble
 
     def rows(self, by: By, size: Size, signs: Characters, style: Style) -> list[Row]:
         """The head of the list and as much of it as fits."""
-        total = (self._answer["bytes"] if self._answer else 0) or 1
-        self.seen = self.cursor.look([row[by] for row in self.shown], max(1, size.height - 1))
+        keys = [(entry.pool["pool"], entry.row is None, entry.row and entry.row[by]) for entry in self._entries]
+        self.seen = self.cursor.look(keys, max(1, size.height - 1))
+        rows = [entry.row for entry in self._entries if entry.row is not None]
         columns = [
-            Column("bytes", "BYTES", 9, 10, 0, right=True),
+            Column("bytes", "SIZE", 10, 11, 0, right=True),
             Column("share", "SHARE", 5, 5, 1, right=True),
             Column("bar", "", _BAR_COLUMNS, _BAR_COLUMNS, 3),
-            Column("count", "ALLOCATIONS", 7, 8, 1, right=True),
+            Column("count", "COUNT", 6, 8, 1, right=True),
             Column("key", WORDS[by].upper(), 20, 46, 0),
-            Column("kinds", "KINDS", 24, 80, 2),
         ]
-        placed = arrange([column for column in columns if by != "kind" or column.name != "kinds"], size.width)
+        if any(row["chips"] > 1 for row in rows):
+            columns.insert(4, Column("chips", "CHIPS", 5, 5, 2, right=True))
+        if by != "kind":
+            columns.append(Column("kinds", "KINDS", 24, 80, 2))
+        placed = arrange(columns, size.width)
         out = [heading(placed, size.width, signs, "bytes", True)]
         for place in self.seen:
-            texts = self._texts(self.shown[place], by, total, style)
-            row = line([texts[one.column.name] for one in placed], placed, size.width, style)
+            entry = self._entries[place]
+            if entry.row is None:
+                text = style.cut(style.clean(title(entry.pool)), size.width)
+                row: Row = [(f"{text:<{size.width}}", "bold")]
+            else:
+                texts = _texts(entry.row, entry.pool, by, style)
+                row = line([texts[one.column.name] for one in placed], placed, size.width, style)
             out.append(chosen(row) if place == self.cursor.place else row)
         return out
 
-    def _texts(self, row: BreakdownRow, by: By, total: int, style: Style) -> dict[str, tuple[str, str]]:
-        key = short_line(row[by]) if by == "line" else row[by]
-        part = row["bytes"] / total
-        bar = FineBars(ascii=style.ascii).bar(part, _BAR_COLUMNS)[0].rstrip("░.") or ("#" if part else "")
-        largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
-        kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
-        return {
-            "bytes": (human(row["bytes"]), "bold"),
-            "share": (f"{100 * part:.0f}%" if part >= 0.01 or not part else "<1%", ""),
-            "bar": (bar, kind_style(largest)),
-            "count": (f"{row['count']:,}", ""),
-            "key": (style.clean(key) if key else NONE[by], "" if key else "dim"),
-            "kinds": (kinds, "dim"),
-        }
+
+def _texts(row: BreakdownRow, pool: BreakdownPoolRow, by: By, style: Style) -> dict[str, tuple[str, str]]:
+    key = short_line(row[by]) if by == "line" else row[by]
+    part = row["bytes"] / pool["bytes"] if pool["bytes"] else 0.0
+    bar = FineBars(ascii=style.ascii).bar(part, _BAR_COLUMNS)[0].rstrip("░.") or ("#" if part else "")
+    largest = max(row["kinds"], key=row["kinds"].__getitem__, default="")
+    kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
+    return {
+        "bytes": (human(row["bytes"]), "bold"),
+        "share": (percent(part), ""),
+        "bar": (bar, kind_style(largest)),
+        "count": (f"{row['count']:,}", ""),
+        "chips": (f"{row['chips']:,}", ""),
+        "key": (style.clean(key) if key else NO_KEY[by], "" if key else "dim"),
+        "kinds": (kinds if len(row["kinds"]) > 1 else largest, "dim"),
+    }

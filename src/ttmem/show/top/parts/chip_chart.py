@@ -11,9 +11,10 @@ from ttmem.show.chip_table import Names, percent, share, short_size
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts import plot
-from ttmem.show.top.parts.chip_history import NAMES, ColumnCache, Columns, values_of
+from ttmem.show.top.parts.chip_history import NAMES, ColumnCache, Columns, Range, values_of
 from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, width_of
 from ttmem.show.top.parts.time_axis import phase_bars
+from ttmem.show.top.parts.value_axis import Scale, nice, scale
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _MOST_MARKS = 8  # of a phase: one that begins at every step would hide the lines
 _WORDY_COLUMNS = (9, 22, 30)  # cells from which on it is worth trying to say more of a value
 _NARROW_COLUMNS, _WIDE_COLUMNS = 5, 7  # cells of a value beside a spark: as a part or a size, and with a unit
+_STACK_ROWS = 10  # from which on a tile has a chart for each quantity
+_LEAST_PERCENT, _LEAST_READING = 0.01, 1.0  # between two labels of an axis
+_PERCENTS = Scale(0.0, 100.0, 1.0, "%", 0)
 
 
 class Quantity(NamedTuple):
@@ -45,6 +49,8 @@ _PARTS = {
 }
 METRICS = {
     "memory": (_DRAM, _L1),
+    "DRAM": (_DRAM,),
+    "L1": (_L1,),
     "temperature": (Quantity("temperature_c", "temperature", "temperature", "*", "°C"),),
     "power": (Quantity("power_w", "power", "power", "*", "W"),),
     "clock": (Quantity("aiclk_mhz", "AI clock", "clock", "*", "MHz"),),
@@ -56,14 +62,43 @@ _LIMITS: dict[str, Limit] = {
 }
 
 
+_Value = tuple[Quantity, "float | None", "float | None", "Range | None"]  # now, the highest, at the cursor
+
+
+class Drawing(NamedTuple):
+    """What the user chose for all charts of a screen."""
+
+    until: float  # seconds since 1970
+    window: int  # seconds
+    peaks: bool = True
+    range: str = "auto"  # of value_axis.RANGES
+    cursor: float | None = None  # a moment, seconds since 1970
+
+    def cell(self, time: float, cells: int) -> int:
+        """The cell of so many in which a moment lies; the first or the last if it lies outside the window."""
+        width = self.window / cells
+        return max(0, min(cells - 1, int(time // width) - int(self.until // width) - 1 + cells))
+
+    def moment(self, cell: int, cells: int) -> float:
+        """The middle of a cell, of so many in the window; seconds since 1970."""
+        width = self.window / cells
+        return (int(self.until // width) + 1 - cells + cell + 0.5) * width
+
+    def cell_times(self, cells: int) -> tuple[float, float]:
+        """From when until when the cell of the cursor reaches."""
+        half = self.window / cells / 2
+        middle = self.moment(self.cell(self.cursor or self.until, cells), cells)
+        return middle - half, middle + half
+
+
 class ChipPainter:
     """Draws chips at one moment."""
 
-    def __init__(
-        self, model: Model, signs: Characters, until: float, window: int, peaks: bool, kept: dict[tuple[str, str], Any]
-    ) -> None:
+    def __init__(self, model: Model, signs: Characters, drawing: Drawing, kept: dict[tuple[str, str], Any]) -> None:
         self.kept = kept  # cells and charts that were drawn before
-        self.past, self.signs, self.until, self.window, self.peaks = model.past, signs, until, window, peaks
+        self.past, self.signs = model.past, signs
+        self._drawing = drawing
+        self.until, self.window, self.peaks, self.range, self.cursor = drawing
         self.selected = model.selected
         self.style = Style(ascii=signs.ascii)
         self.names = Names(model.chips, self.style)
@@ -73,8 +108,15 @@ class ChipPainter:
         return self.chart(chip, quantities, size, phases) if charts else self.sparks(chip, quantities, size)
 
     def chart(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, phases: bool = True) -> list[Row]:
-        """All quantities in one chart."""
-        return self._titled(chip, quantities, (), size, _percents if _known(chip, quantities) else None, phases)
+        """All quantities in one chart, or one above the other if each has an axis of its own and there is room."""
+        together = self.range == "capacity" and _known(chip, quantities)
+        if len(quantities) == 2 and size.height >= _STACK_ROWS and not together:
+            upper, lower = Size(size.width, size.height // 2), Size(size.width, size.height - size.height // 2)
+            return [
+                *self._titled(chip, quantities[:1], (), upper, phases, times=False),
+                *self._titled(chip, quantities[1:], (), lower, phases, named=False),
+            ]
+        return self._titled(chip, quantities, (), size, phases)
 
     def zoom(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         """A chip alone: a chart for each quantity with its parts, and its phases."""
@@ -83,8 +125,15 @@ class ChipPainter:
         out: list[Row] = []
         for number, quantity in enumerate(quantities):
             high = (height - len(out)) // (len(quantities) - number)
-            out += self._titled(chip, (quantity,), _PARTS.get(quantity, ()), Size(size.width, high), None, True)
+            out += self._titled(chip, (quantity,), _PARTS.get(quantity, ()), Size(size.width, high), True)
         return [*strip, *out]
+
+    def place(self, quantities: Sequence[Quantity], size: Size, charts: bool) -> tuple[int, int]:
+        """Of a tile so large: the first column of its lines, and how many cells they have."""
+        if charts:
+            return plot.plot_width(size.width, size.height - 1)[:2]
+        letters = 2 if len(quantities) > 1 else 0
+        return letters, size.width - letters - (_WIDE_COLUMNS if quantities[0].unit else _NARROW_COLUMNS)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -107,71 +156,122 @@ class ChipPainter:
         rows: list[Row] = before[1]
         return rows
 
+    def _cell(self, count: int) -> int | None:
+        """The cell of the cursor, of so many."""
+        return None if self.cursor is None or count < 1 else self._drawing.cell(self.cursor, count)
+
+    def _at(self, columns: Columns, cell: int | None) -> Range | None:
+        """Lowest and highest value in a cell."""
+        if cell is None:
+            return None
+        across = plot.dots(self.signs)[0]
+        found = [one for one in columns.ranges[1 + cell * across : 1 + (cell + 1) * across] if one is not None]
+        return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+
+    def _scale(self, chip: ChipRow, curves: list[tuple[Quantity, float | None, Columns]], axis: bool) -> Scale:
+        """The axis for all of these. A chart without an axis begins at 0."""
+        mode = self.range if axis or self.range != "auto" else "capacity"
+        together = len(curves) > 1
+        lows, highs = [], []
+        for quantity, now, columns in curves:
+            part = 100.0 / (_capacity(chip, quantity.name) or 1) if together else 1.0
+            ends = (plot.lowest_of(columns), plot.peak_of(columns), now)
+            known = [value * part for value in ends if value is not None]
+            lows += known[:1]
+            highs.append(max(known, default=0.0))
+        high = max(highs)
+        full = _PERCENTS if together else _full(chip, curves[0][0].name, high)
+        least = _LEAST_PERCENT if together else _LEAST_READING
+        return scale(mode, min(lows, default=high), high, full, least)
+
     def _titled(
         self,
         chip: ChipRow,
         quantities: Sequence[Quantity],
         parts: Sequence[Quantity],
         size: Size,
-        axis: Callable[[float], str] | None,
         phases: bool,
+        *,
+        times: bool = True,
+        named: bool = True,
     ) -> list[Row]:
-        inner = plot.plot_width(size.width, size.height - 1)[1]
+        axis, inner, _ = plot.plot_width(size.width, size.height - 1)
+        cell = self._cell(inner)
         now = dict(zip(NAMES, values_of(chip)))
+        found = [(one, now[one.name], self._columns(chip, one.name, inner)) for one in (*parts, *quantities)]
+        main = found[len(parts) :]
+        if len(main) > 1 and not _known(chip, quantities):
+            main = main[:1]  # without both capacities there is no axis for both
+        scale = self._scale(chip, main, bool(axis))
         drawn, values, limit = [], [], None
-        for quantity in (*parts, *quantities):
-            columns = self._columns(chip, quantity.name, inner)
+        for quantity, value, columns in found:
             peak = plot.peak_of(columns)
-            top, limit = _top(chip, quantity.name, now[quantity.name], columns)
             if quantity in parts and peak is None:
-                continue  # nobody has told of it
-            label = _label(quantity, now[quantity.name], top, axis is not None, self.signs)
+                continue  # nobody has reported it
+            whole = (_capacity(chip, quantity.name) or 1) / 100 if len(main) > 1 else 1.0
+            bottom, top = scale.bottom * whole, scale.top * whole
+            values.append((quantity, value, peak, self._at(columns, cell)))
+            if quantity in quantities and (quantity, value, columns) not in main:
+                continue
+            name = f"{quantity.title} " if len(main) > 1 else ""
+            peak_label = "" if peak is None else f"{name}peak {_precise(quantity, peak, scale, whole, self.signs)}"
+            label = _label(quantity, value, None if quantity in parts else scale, whole, self.signs)
             dashed = peak if self.peaks and quantity in quantities else None
-            drawn.append(plot.Curve(columns, top, quantity.style, quantity.sign, label, dashed))
-            if quantity in quantities:
-                values.append((quantity, now[quantity.name], peak))
-        scale = axis or (lambda part: _axis(quantities[0], part * drawn[-1].top))
+            drawn.append(
+                plot.Curve(columns, top, quantity.style, quantity.sign, label, dashed, peak_label, bottom=bottom)
+            )
+        columns = main[0][2]
+        if (reading := quantities[0].name) in _LIMITS and (most := _limit(chip, reading)) is not None:
+            part = (most - scale.bottom) / (scale.top - scale.bottom)
+            limit = part if 0 <= part <= 1 else None
         begun = self.past.phases(chip["chip"], self.until - self.window) if phases else []
-        times = Counter(phase.path for phase in begun)
+        counts = Counter(phase.path for phase in begun)
         marks = [
-            int(phase.since // columns.width) - columns.first - 1 for phase in begun if times[phase.path] <= _MOST_MARKS
+            int(phase.since // columns.width) - columns.first - 1
+            for phase in begun
+            if counts[phase.path] <= _MOST_MARKS
         ]
-        frame = plot.Frame(self.until - self.window, self.until, scale, limit, marks)
-        look = (plot.look(drawn, size.width, size.height - 1, self.signs, frame), axis is None)
+        frame = plot.Frame(
+            self.until - self.window, self.until, scale.label, limit, marks, scale.from_zero, times, cell
+        )  # fmt: skip
+        look = (plot.look(drawn, size.width, size.height - 1, self.signs, frame), scale)
 
         def make() -> list[Row]:
             cells = self._kept(chip, quantities[0].name)
             return plot.chart(drawn, size.width, size.height - 1, self.signs, frame, cells)
 
         rows = self._same(chip, f"{quantities[0].name} chart", look, make)
-        return [self._title(chip, values, size.width), *rows]
+        shown = values if cell is not None else [one for one in values if one[0] in quantities]
+        return [self._title(chip, shown[::-1] if parts else shown, size.width, named, cell is not None), *rows]
 
-    def _title(self, chip: ChipRow, values: list[tuple[Quantity, float | None, float | None]], width: int) -> Row:
+    def _title(self, chip: ChipRow, values: list[_Value], width: int, named: bool, at_cursor: bool) -> Row:
         """The chip's name, then as many words on its values as there is room for."""
         chip_id = chip["chip"]
-        name = self.style.clean(f"{self.names.full(chip_id)} {chip['board'] or ''}".strip())
-        short = self.style.cut(self.style.clean(self.names.short(chip_id)), max(4, width // 2))
-        look = self._look(chip)
+        name = self.style.clean(f"{self.names.full(chip_id)} {chip['board'] or ''}".strip()) if named else ""
+        short = self.style.cut(self.style.clean(self.names.short(chip_id)), max(4, width // 2)) if named else ""
+        look = self._look(chip) if named else ""
         room = (width - len(name)) // len(values)
-        for wordy in range(sum(room >= least for least in _WORDY_COLUMNS), -1, -1):
+        most = 3 if at_cursor else sum(room >= least for least in _WORDY_COLUMNS)
+        for wordy in range(most, -1, -1):
             texts: Row = []
-            for quantity, now, peak in values:
-                texts += [
-                    ("  ", ""),
-                    *_value_text(chip, quantity, now, peak if self.peaks else None, wordy, self.signs),
-                ]
+            for quantity, now, peak, there in values:
+                if at_cursor:
+                    words = _cursor_text(quantity, there, wordy, self.signs)
+                else:
+                    words = _value_text(chip, quantity, now, peak if self.peaks else None, wordy, self.signs)
+                texts += [("  ", ""), *words]
             for head in (name, short):
                 room = width - width_of([(head, "")]) - width_of(texts)
                 if room >= 0:
-                    return [(head, look), (" " * room, ""), *texts]
+                    return [(head, look), (" " * room, ""), *texts] if head else [(" " * room, ""), *texts]
         return fitted([(short, look)], width)
 
     def sparks(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size) -> list[Row]:
         """The chip in a few rows, each a line filled down to the ground."""
         now = dict(zip(NAMES, values_of(chip)))
         name = self.style.cut(self.style.clean(self.names.full(chip["chip"])), size.width)
-        letters = 2 if len(quantities) > 1 else 0
-        count = size.width - letters - (_WIDE_COLUMNS if quantities[0].unit else _NARROW_COLUMNS)
+        letters, count = self.place(quantities, size, charts=False)
+        cell = self._cell(count)
         drawn = [(quantity, now[quantity.name], self._columns(chip, quantity.name, count)) for quantity in quantities]
 
         def make() -> list[Row]:
@@ -180,23 +280,35 @@ class ChipPainter:
             head: Row = [(name, self._look(chip))]
             if room >= 0:
                 head += [(" " * room, ""), *((text, "dim") for text in sizes)]
-            return [fitted(head, size.width), *(self._spark(chip, *one, count, letters) for one in drawn)]
+            return [fitted(head, size.width), *(self._spark(chip, *one, count, letters, cell) for one in drawn)]
 
         # Of many chips most have nothing new at most ticks.
         lines = [(value, _reference(chip, one.name), plot.newest(columns)) for one, value, columns in drawn]
-        return self._same(chip, "sparks", (name, self._look(chip), quantities, size, self.signs, lines), make)
+        look = (name, self._look(chip), quantities, size, self.signs, lines, self.range, cell)
+        return self._same(chip, "sparks", look, make)
 
     def _spark(
-        self, chip: ChipRow, quantity: Quantity, value: float | None, columns: Columns, count: int, letters: int
+        self,
+        chip: ChipRow,
+        quantity: Quantity,
+        value: float | None,
+        columns: Columns,
+        count: int,
+        letters: int,
+        cell: int | None,
     ) -> Row:
-        top, _ = _top(chip, quantity.name, value, columns)
-        known = quantity.unit or _capacity(chip, quantity.name) is not None
-        text = _number(quantity, value, self.signs) if quantity.unit else _short(quantity, value, top, bool(known))
+        top = self._scale(chip, [(quantity, value, columns)], axis=False).top
+        if cell is not None:
+            there = self._at(columns, cell)
+            value = None if there is None else there[1]
+        capacity = _capacity(chip, quantity.name)
+        text = _number(quantity, value, self.signs) if quantity.unit else _short(value, capacity)
         words = _WIDE_COLUMNS if quantity.unit else _NARROW_COLUMNS
         line = plot.spark(columns, top, count, self.signs, self._kept(chip, f"{quantity.name} spark"))
+        row: Row = [(line, quantity.style)]
         return [
             *([(f"{quantity.title[0]} ", quantity.style)] if letters else []),
-            (line, quantity.style),
+            *(row if cell is None else plot.with_cursor(row, cell, "|" if self.signs.ascii else "│")),
             (f"{text:>{words}}"[:words], _alarm(chip, quantity, value)),
         ]
 
@@ -246,37 +358,65 @@ def _reference(chip: ChipRow, name: str) -> float | None:
     return _limit(chip, name) if name in _LIMITS else _capacity(chip, name)
 
 
-def _top(chip: ChipRow, name: str, now: float | None, columns: Columns) -> tuple[float, float | None]:
-    """The value at the top of the axis, and the part of it at which there is a limit below the top."""
-    if name not in _LIMITS and (capacity := _capacity(chip, name)) is not None:
-        return float(capacity), None
-    most = max(now or 0.0, plot.peak_of(columns) or 0.0)
-    if name not in _LIMITS:
-        return float(1 << max(10, int(most).bit_length())), None
-    limit = _limit(chip, name)
-    top = plot.nice(1.1 * max(most, limit or 0.0))
-    return top, None if limit is None else limit / top
+def _full(chip: ChipRow, name: str, most: float) -> Scale:
+    """The axis from 0 to the capacity of a memory, or beyond the limit of a reading."""
+    if name in _LIMITS:
+        return Scale(0.0, nice(1.1 * max(most, _limit(chip, name) or 0.0)), 1.0, "", 0)
+    top = _capacity(chip, name) or 1 << max(10, int(most).bit_length())
+    return Scale(0.0, float(top), 1.0, "", None)
 
 
-def _percents(part: float) -> str:
-    return f"{100 * part:.0f}%"
-
-
-def _axis(quantity: Quantity, value: float) -> str:
-    return f"{value:.0f}" if quantity.unit else short_size(int(value))
-
-
-def _short(quantity: Quantity, value: float | None, top: float, as_percent: bool) -> str:
+def _short(value: float | None, capacity: int | None) -> str:
+    """A size as a part of the capacity, or as it is if that is not known."""
     if value is None:
         return "-"
-    return percent(share(int(value), int(top))) if as_percent else short_size(int(value))
+    return percent(share(int(value), capacity)) if capacity else short_size(int(value))
 
 
-def _label(quantity: Quantity, value: float | None, top: float, as_percent: bool, signs: Characters) -> str:
+def _precise(quantity: Quantity, value: float, scale: Scale, whole: float, signs: Characters) -> str:
+    """A value beside an axis: as precise as the axis is, and one digit more."""
+    if quantity.unit:
+        return _number(quantity, value, signs)
+    if whole == 1.0:
+        return scale.precise(value)
+    return percent(min(1.0, value / whole / 100)) if scale.top == 100 else scale.precise(value / whole)
+
+
+def _label(quantity: Quantity, value: float | None, scale: Scale | None, whole: float, signs: Characters) -> str:
     """What stands at the end of a line; of what has a unit there is one line alone, and the title names it."""
     if quantity.unit:
         return _number(quantity, value, signs)
-    return f"{quantity.title} {_short(quantity, value, top, as_percent)}"
+    if value is None or scale is None or value < scale.bottom * whole:
+        return f"{quantity.title} {short_size(None if value is None else int(value))}"
+    return f"{quantity.title} {_precise(quantity, value, scale, whole, signs)}"
+
+
+def _fine_size(size: int, unit: str) -> str:
+    """A size with three decimals, in which also a small change is seen.
+
+    >>> _fine_size(9 * 2**30 + 2**20, " iB"), _fine_size(9 * 2**30 + 2**20, ""), _fine_size(17, "")
+    ('9.001 GiB', '9.001G', '17')
+    """
+    if size < 1024:
+        return f"{size} B" if unit else str(size)
+    power = min(5, (size.bit_length() - 1) // 10)
+    return f"{size / 1024**power:.3f}{unit[:1]}{'BKMGTP'[power]}{unit[1:]}"
+
+
+def _cursor_text(quantity: Quantity, found: Range | None, wordy: int, signs: Characters) -> Row:
+    """What a quantity was at the cursor: one value, or the lowest and the highest, as exactly as there is room for."""
+    row: Row = [(quantity.title if wordy else quantity.title[:1], quantity.style), (" ", "")]
+    if found is None:
+        return [*row, ("-", "")]
+    if quantity.unit:
+        low, high = (_number(quantity, value, signs) for value in found)
+        return [*row, (low if low == high else f"{low} to {high}", "bold")]
+    low, high = (_fine_size(int(value), " iB" if wordy >= 2 else "") for value in found)
+    row.append((high if low == high or not wordy else f"{low} to {high}", "bold"))
+    if wordy == 3:
+        exact = f"{found[1]:,.0f} B" if found[0] == found[1] else f"{found[0]:,.0f} to {found[1]:,.0f} B"
+        row.append((f" ({exact})", ""))
+    return row
 
 
 def _number(quantity: Quantity, value: float | None, signs: Characters) -> str:
@@ -303,7 +443,7 @@ def _value_text(
         size = f"{short_size(used)}/{short_size(capacity)}"
         row.append((percent(share(used, capacity)) if capacity else short_size(used), alarm))
         if wordy >= 2 and capacity:
-            row.append((f" {size}", ""))
+            row.append((f" of {short_size(capacity)}" if used is None else f" {size}", ""))
         top = "-" if peak is None else percent(share(int(peak), capacity)) if capacity else short_size(int(peak))
     if wordy >= 3 and peak is not None:
         row.append((f" peak {top}", "peak"))

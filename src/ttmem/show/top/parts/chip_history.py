@@ -9,20 +9,21 @@ bucket in which nothing was seen stays empty: a gap is never drawn over.
 from __future__ import annotations
 
 from array import array
-from math import ceil, isfinite, nan
+from math import ceil, inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ttmem.show.chip_table import l1_buffers, level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ttmem.model.schema import ChipRow, History, Phases, Snapshot
 
 Range = tuple[float, float]  # lowest, highest
 T = TypeVar("T")
 
-NAMES = ("dram", "trace", "l1", "buffers", "cb", "kernel", "temperature_c", "power_w", "aiclk_mhz")
+_READINGS = ("temperature_c", "power_w", "aiclk_mhz")
+NAMES = ("dram", "trace", "l1", "buffers", "cb", "kernel", *_READINGS)
 MOST_PHASES = 400
 _RINGS = ((0.5, 640), (5.0, 740), (60.0, 1480))  # step, length: the window and a little more
 _NEVER = -(1 << 60)
@@ -77,15 +78,15 @@ class ColumnCache(Generic[T]):
 
 
 class _Ring:
-    """Buckets of one width. Single precision does for drawing, and for sizes with a decimal."""
+    """Buckets of one width."""
 
     __slots__ = ("high", "least", "length", "low", "most", "newest", "step")
 
-    def __init__(self, step: float, length: int) -> None:
+    def __init__(self, step: float, length: int, code: str) -> None:
         self.step, self.length, self.newest = step, length, _NEVER
         self.least = self.most = nan  # of the newest bucket
-        self.low = array("f", [nan]) * length
-        self.high = array("f", [nan]) * length
+        self.low = array(code, [nan]) * length
+        self.high = array(code, [nan]) * length
 
     def put(self, bucket: int, low: float, high: float) -> None:
         slot = bucket % self.length
@@ -120,18 +121,22 @@ class _Ring:
 
 
 class _Series:
-    """One quantity of one chip."""
+    """One quantity of one chip: bytes in double precision, because a cursor shows them all, readings in single."""
 
-    __slots__ = ("kept", "last", "rings", "time", "version")
+    __slots__ = ("began", "kept", "last", "rings", "time", "version")
 
-    def __init__(self) -> None:
-        self.rings = tuple(_Ring(step, length) for step, length in _RINGS)
+    def __init__(self, name: str) -> None:
+        code = "f" if name in _READINGS else "d"
+        self.rings = tuple(_Ring(step, length, code) for step, length in _RINGS)
         self.time, self.last = -1e18, nan
+        self.began = inf  # when it was first more than nothing
         self.version = 0  # changes when something was added to what was complete
         self.kept: ColumnCache[Range | None] = ColumnCache()
 
     def add(self, time: float, buckets: list[int], value: float, hold: float) -> None:
         held = time - self.time <= hold
+        if value > 0 and time < self.began:
+            self.began = time
         for ring, bucket in zip(self.rings, buckets):
             if bucket == ring.newest and ring.least <= value <= ring.most:
                 continue  # as with most values and the wider buckets
@@ -150,6 +155,7 @@ class _Series:
                     if since >= reach:
                         for bucket in range(int(since // ring.step), ceil(until / ring.step)):
                             ring.put(bucket, low, high)
+        self.began = min(self.began, next((since for since, _, _, high in rows if high > 0), inf))
         self.version += 1
 
     def columns(self, width: float, first: int, end: int) -> Columns:
@@ -188,7 +194,7 @@ class ChipHistory:
             key = self._keys[chip["chip"]] = chip["pci"] or chip["chip"]
             for name, value in zip(NAMES, values_of(chip)):
                 if value is not None and isfinite(value):
-                    series = self._series.get((key, name)) or self._series.setdefault((key, name), _Series())
+                    series = self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))
                     series.add(time, buckets, value, hold)
 
     def columns(self, chip_id: str, name: str, width: float, first: int, end: int) -> Columns:
@@ -201,6 +207,13 @@ class ChipHistory:
         if series is None:
             return Columns([None] * (end - first), width, first, first)
         return series.columns(width, first, end)
+
+    def began(self, chip_ids: Iterable[str], names: Sequence[str]) -> float | None:
+        """When any of these was first more than nothing, as far as is known here; None if none was."""
+        keys = [self._keys.get(chip_id, chip_id) for chip_id in chip_ids]
+        found = [self._series[key, name].began for key in keys for name in names if (key, name) in self._series]
+        first = min(found, default=inf)
+        return None if first == inf else first
 
     def series(self, chip_id: str, name: str, since: float, until: float, points: int) -> list[Range | None]:
         """Lowest and highest in so many columns that end with the one in which ``until`` lies."""
@@ -232,7 +245,7 @@ class ChipHistory:
                     if rows and rows[-1][1] < begin <= rows[-1][1] + _HOLD_STEPS * step:
                         rows.append((rows[-1][1], begin, rows[-1][2], rows[-1][2]))
                     rows.append((begin, begin + step, low, high))
-                (self._series.get((key, name)) or self._series.setdefault((key, name), _Series())).fill(step, rows)
+                (self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))).fill(step, rows)
 
     def take_phases(self, answer: Phases, time: float) -> None:
         """Note the phases that are open (GET /phases), the last run of those that ended, and what ended meanwhile."""

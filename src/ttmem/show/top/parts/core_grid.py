@@ -13,7 +13,7 @@ from ttmem.show.top.parts.rows import Characters, Row, Size, fitted, shortened
 if TYPE_CHECKING:
     from ttmem.model.schema import CoreDetail, CoreRow, Cores, SegmentRow
 
-# The sign of a kind in the strip, with block elements and in ASCII, and its style.
+# The character of a kind in the strip, with block elements and in ASCII, and its style.
 _SIGNS = {
     "firmware": ("▒", "f", "firmware"),
     "ring": ("▒", "r", "kernel"),
@@ -29,7 +29,7 @@ _SIGNS = {
 
 
 def strip(segments: list[SegmentRow], size: int, width: int, signs: Characters) -> Row:
-    """All of L1 from its first byte to its last in one row; a cell shows what has most of it."""
+    """All of L1 in one row; a cell shows the kind that has most of it."""
     row: Row = []
     place = 0
     for cell in range(width):
@@ -54,7 +54,7 @@ def strip(segments: list[SegmentRow], size: int, width: int, signs: Characters) 
 
 
 def snapshot(segments: list[SegmentRow], core: CoreRow, data: Cores, size: Size, signs: Characters) -> list[Row]:
-    """The strip, higher where there is room, and below it the gap between the program and the wall, to scale."""
+    """The strip, higher if there is room, and below it the gap between program and lowest buffer, to scale."""
     layout = known(data["l1"])
     l1_size = layout["size"]
     row = strip(segments, l1_size, size.width, signs)
@@ -69,7 +69,7 @@ def snapshot(segments: list[SegmentRow], core: CoreRow, data: Cores, size: Size,
     what = f" headroom {human(headroom)} " if headroom >= 0 else f" CLASH by {human(-headroom)} "
     left, bar, right = ("<", "-", ">") if signs.ascii else ("├", "─", "┤")
     arrow = left + f"{what:{bar}^{max(0, last - first - 1)}}"[: max(0, last - first - 1)] + right
-    if len(what) > last - first - 1:  # too narrow for words: they stand beside it
+    if len(what) > last - first - 1:  # too narrow for the text, which is placed next to it
         arrow = left + bar * max(0, last - first - 1) + right
         before = first - len(what) >= 0
         arrow = what + arrow if before else arrow + what
@@ -83,7 +83,7 @@ def snapshot(segments: list[SegmentRow], core: CoreRow, data: Cores, size: Size,
 
 
 def headroom_style(headroom: int | None, data: Cores) -> str:
-    """How much the reader is to worry about it."""
+    """The style of a headroom: normal, warning or bad."""
     if headroom is None:
         return "dim"
     layout = known(data["l1"])
@@ -92,9 +92,9 @@ def headroom_style(headroom: int | None, data: Cores) -> str:
 
 
 def map_rows(detail: CoreDetail, floor: int | None, style: Style, room: int) -> tuple[list[Row], int]:
-    """A row for each segment, high addresses first, and which of them is just below the floor.
+    """A row for each segment, high addresses first, and the index of the one just below the floor.
 
-    Where there are more segments than rows, neighbours of a kind are one.
+    If there are more segments than rows, adjacent segments of one kind are merged.
     """
     found = [[segment] for segment in detail["segments"]]
     if len(found) > room:
@@ -102,7 +102,7 @@ def map_rows(detail: CoreDetail, floor: int | None, style: Style, room: int) -> 
     rows: list[Row] = []
     gap = 0
     if detail["listed_to"] is not None:
-        rows.append([(f"above {detail['listed_to']} there is more", "dim")])
+        rows.append([(f"above {detail['listed_to']:#x} there is more", "dim")])
     for group in reversed(found):
         if group[-1]["end"] == floor:
             gap = len(rows)
@@ -116,7 +116,7 @@ def _row(group: list[SegmentRow], style: Style) -> Row:
     what = WORDS[kind] if len(group) == 1 else f"{len(group)} x {WORDS[kind]}"
     texts = [text for text in map(segment_text, group) if text]
     whose = "; ".join(dict.fromkeys(texts[:3])) + (" ..." if len(texts) > 3 else "")
-    head = f"{first['start']:>8} {human(last['end'] - first['start']):>10} "
+    head = f"{first['start']:>#8x} {human(last['end'] - first['start']):>10} "
     overlap = kind != "unknown" and any(len(segment["owners"]) > 1 for segment in group)
     name = "bad" if overlap else "dim" if kind in ("free", "small_free", "firmware", "ring") else _SIGNS[kind][2]
     text = style.clean(f"{what} {whose}".rstrip())

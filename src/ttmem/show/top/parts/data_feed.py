@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads what the dashboard shows, in a thread: from the server, or from the machine if there is none."""
+"""Loads the data of the dashboard in a thread: from the server, or from the machine without a server."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 EVENTS = "/events"
 _ANSWER_SECONDS = 2.0  # for a server
-_LONG_ANSWER_SECONDS = 10.0  # for what may need a look at every live allocation
-_REST_RATIO = 5  # the pause after an answer, by the time it took: with many allocations it is work for the server
+_LONG_ANSWER_SECONDS = 10.0  # for requests that may examine every live allocation
+_REST_RATIO = 5  # pause after an answer, as a multiple of its time, to limit the load of the server
 _KEPT_EVENTS = 1000
 _STREAM_SILENCE_SECONDS = 20.0  # the server sends something every 15 s
-_RETRY_SECONDS = 1.0  # until a stream that broke is opened again
-_ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of something that may have no place on a screen
+_RETRY_SECONDS = 1.0  # until a broken stream is opened again
+_ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of a character that may not be printable
 
 
 class FeedUpdate(NamedTuple):
-    """What one round has brought; ``snapshot`` is None if there is no newer one. Times as in the model."""
+    """The data of one round; ``snapshot`` is None if there is no newer one. Times as in the model."""
 
     snapshot: Snapshot | None
     trouble: str | None
@@ -44,7 +44,7 @@ class FeedUpdate(NamedTuple):
 
 
 class DataFeed:
-    """A thread that loads an update at each interval, until it is closed; it calls ``on_update``."""
+    """A thread that loads an update at each interval and calls ``on_update``, until it is closed."""
 
     def __init__(
         self, on_update: Callable[[FeedUpdate], None], *, api: str | None, root: str = "/", ascii: bool = False
@@ -54,26 +54,26 @@ class DataFeed:
         self._style = Style(ascii=ascii)
         self._look = LocalSnapshot(root)
         self._wants: tuple[str, ...] = ()
-        self._rests: dict[str, float] = {}  # until when what took long is not asked again
+        self._rests: dict[str, float] = {}  # for slow paths: not requested again before this time
         self._wake = threading.Event()
         self._closed = False
-        self._answered = False  # has the server, since it was last found absent?
+        self._answered = False  # whether the server has answered since it was last absent
         self._stream: _Stream | None = None
-        self._chip_ids: dict[str, str] = {}  # ids of chips that are shown in another way than they are asked for
+        self._chip_ids: dict[str, str] = {}  # real ids of chips whose shown ids differ
         self._thread = threading.Thread(target=self._run, daemon=True, name="feed")
 
     def start(self) -> None:
         self._thread.start()
 
     def want(self, paths: list[str], interval: float) -> None:
-        """What to ask beside the snapshot, and how often. What is new is asked at once."""
+        """Set the paths to request in addition to the snapshot, and the interval. New paths are requested at once."""
         changed = tuple(paths) != self._wants or interval < self.interval
         self._wants, self.interval = tuple(paths), interval
         if changed:
             self._wake.set()
 
     def close(self) -> None:
-        """Ends it; a server that does not answer is not waited for."""
+        """End the thread, without waiting for a server that does not answer."""
         self._closed = True
         self._wake.set()
         if self._stream is not None:
@@ -94,17 +94,18 @@ class DataFeed:
         self._look.close()
 
     def round(self) -> FeedUpdate:
-        """Ask for everything once."""
+        """Request everything once."""
         trouble = None
         try:
             snapshot: Snapshot | None = self._ask("/snapshot", _ANSWER_SECONDS)
             if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
-                raise ApiError(f"what answers /snapshot does not speak {blank.SCHEMA}")
+                raise ApiError(f"the answer to /snapshot is not of schema {blank.SCHEMA}")
             self._answered = True
         except NoServer as error:
             snapshot, trouble, self._answered = self._alone("not running", str(error)), str(error), False
         except ApiError as error:
-            # One that is only slow is worth waiting for: it knows more than we can see. What it said last grows old.
+            # Wait for a slow server, because it has more data than the machine shows. The last snapshot stays
+            # meanwhile.
             trouble = str(error)
             snapshot = None if self._answered else self._alone("does not answer", trouble)
         stamp = time.time(), time.monotonic()
@@ -148,14 +149,14 @@ class DataFeed:
             raise ApiError(f"the answer to {path} is not JSON") from None
         if not isinstance(found, dict):
             raise ApiError(f"the answer to {path} is no object")
-        # To go through all values takes longer than all the rest; almost always there is nothing to be found.
+        # Checking all values takes longer than all the rest, and is almost never necessary.
         doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
         if path == "/snapshot":
             self._chip_ids = _odd_chip_ids(found) if doubtful else {}
         return self._clean(found) if doubtful else found
 
     def _asked(self, path: str) -> str:
-        """A path in which chips have the ids that the server knows them by."""
+        """The path with the chip ids of the server."""
         route, _, query = path.partition("?")
         if not self._chip_ids or not query:
             return path
@@ -166,7 +167,7 @@ class DataFeed:
 
 
 def _odd_chip_ids(snapshot: dict[str, Any]) -> dict[str, str]:
-    """As they are shown, and as they are."""
+    """Chip ids as shown, with the real ids."""
     chips = snapshot.get("chips")
     chip_ids = [chip.get("chip") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
     return {
@@ -175,7 +176,7 @@ def _odd_chip_ids(snapshot: dict[str, Any]) -> dict[str, str]:
 
 
 class _Stream:
-    """Reads the server's events in a thread of its own, and keeps the last of them."""
+    """Reads the server's events in a separate thread, and keeps the last ones."""
 
     def __init__(self, api: str | None, clean: Callable[[Any], Any]) -> None:
         self._api, self._clean = api, clean
@@ -203,7 +204,7 @@ class _Stream:
             try:
                 self._read()
             except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-                pass  # it is asked again; that the server is away is seen by who asks for the snapshot
+                pass  # it is opened again; requests for the snapshot report a missing server
             self._closed.wait(_RETRY_SECONDS)
 
     def _read(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of events as they come, their rate, and a pause to read them."""
+"""The live list of events, their rate, and a pause to read them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ttmem.show.text import Style
 from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Cursor, Placed, line
 from ttmem.show.top.parts.rows import STYLES, Row, Span
 
-_RATE_SECONDS = 10.0  # that a rate is the mean of
-_LEAST_SECONDS = 1.0  # of fewer a rate says nothing
-_MANY_EVENTS = 500  # from here on older ones may have been dropped for newer ones
+_RATE_SECONDS = 10.0  # over which a rate is averaged
+_LEAST_SECONDS = 1.0  # with less, a rate is meaningless
+_MANY_EVENTS = 500  # from this number on, older ones may have been dropped
 _LOUD = {
     "Freed": "dim",
     "Lost": "bad",
@@ -31,23 +31,25 @@ _COLUMNS_OF = ("time", "event", "pid", "user_id", "chip", "kind", "size", "id")
 
 
 class EventFilter(NamedTuple):
-    """Which events or allocations are to be seen; None and empty mean all."""
+    """A filter for events or allocations; None and empty mean all."""
 
-    kind: str | None = None
+    kinds: tuple[str, ...] = ()
     chips: tuple[str, ...] = ()
     pid: int | None = None
     least: int = 0
     text: str = ""
+    made_by: tuple[str, str] | None = None  # of allocations: what they are grouped by, and the key of one group
 
     def query(self) -> dict[str, Any]:
         """As parameters of /allocations and /breakdown."""
-        named = {"chip": ",".join(self.chips), "kind": self.kind, "pid": self.pid, "tag": self.text}
+        named = {"chip": ",".join(self.chips), "kind": ",".join(self.kinds), "pid": self.pid, "text": self.text}
         query: dict[str, Any] = {name: value for name, value in named.items() if value not in (None, "")}
-        return query | ({"min_size": self.least} if self.least else {})
+        query |= {"min_size": self.least} if self.least else {}
+        return query | ({self.made_by[0]: self.made_by[1]} if self.made_by else {})
 
     def fits(self, event: dict[str, Any]) -> bool:
         return (
-            (self.kind is None or event.get("kind") == self.kind)
+            (not self.kinds or event.get("kind") in self.kinds)
             and (not self.chips or event.get("chip") in self.chips)
             and (self.pid is None or event.get("pid") == self.pid)
             and (not self.least or (event.get("size") or 0) >= self.least)
@@ -56,7 +58,7 @@ class EventFilter(NamedTuple):
 
 
 class EventFollower:
-    """The events that are shown: the newest at the bottom, or those there were when the user held them."""
+    """The events that are shown: the newest at the bottom, or those at the time of a pause."""
 
     def __init__(self) -> None:
         self.cursor = Cursor()
@@ -70,7 +72,7 @@ class EventFollower:
     def look(
         self, events: list[dict[str, Any]], wanted: EventFilter, height: int
     ) -> tuple[list[dict[str, Any]], range]:
-        """What fits, and which part of it is seen."""
+        """The matching events, and the visible part of them."""
         self._last = events
         source = events if self._held is None else self._held
         shown = source if wanted == EventFilter() else [event for event in source if wanted.fits(event)]
@@ -91,7 +93,7 @@ class EventFollower:
         return True
 
     def hold(self) -> None:
-        """Stay with what is seen now: whoever moves up wants to read."""
+        """Pause at the visible events: a user who moves up wants to read."""
         self.cursor.moved = True
         self._held = self._last if self._held is None else self._held
 
@@ -131,7 +133,7 @@ def row(event: dict[str, Any], placed: Sequence[Placed], names: Names, style: St
 
 
 def rest(event: dict[str, Any]) -> str:
-    """What an event says that has no column: words first, then fields by name.
+    """The fields of an event without a column: text first, then fields by name.
 
     >>> rest({"event": "Allocated", "tag": "ttnn.add", "refs": 1, "program": None, "size": 5})
     'ttnn.add  refs 1'
@@ -162,9 +164,9 @@ def kind_style(kind: str | None) -> str:
 
 
 def rates(events: list[dict[str, Any]], now: float | None, since: float | None = None) -> list[tuple[str, float]]:
-    """Events a second by type, the most frequent first, over the last ten seconds or what was heard of them.
+    """Events per second by type, the most frequent first, over the last ten seconds or since the start.
 
-    ``since`` is when somebody began to listen.
+    ``since`` is the start of the stream.
     """
     timed = [event for event in events if isinstance(event.get("time"), (int, float))]
     if not timed:

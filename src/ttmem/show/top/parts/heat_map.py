@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cores of a chip as a heat map: a coloured cell for each, as large as there is room."""
+"""The cores of a chip as a heat map: a coloured cell for each core, as large as possible."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ USED, HEADROOM = "used", "headroom"
 MARGIN_COLUMNS = 4  # numbers of the rows, left of the grid
 _LEAST_CELL_COLUMNS, _MOST_CELL_COLUMNS = 4, 18
 _MOST_CELL_ROWS = 8
-_TWO_NUMBERS_SIZE = (3, 6)  # rows and columns of a cell from which on there is room for a second number
-# Parts from which on the next heat begins. Where headroom is shown, hot is what has little of it.
+_TWO_NUMBERS_SIZE = (3, 6)  # minimum rows and columns of a cell with a second number
+# Limits of the heat levels. For headroom, hot means little headroom.
 _STEPS = {USED: (0.1, 0.25, 0.5, 0.75, 0.9), HEADROOM: (0.25, 0.5, 0.75, 0.9, 0.98)}
 _KEY = {
     USED: ("<10%", "<25%", "<50%", "<75%", "<90%", "90%+"),
@@ -27,7 +27,7 @@ _KEY = {
 
 
 class Form(NamedTuple):
-    """How the grid lies on the screen: how many cells there are, and how large each is."""
+    """The layout of the grid on the screen: the number of cells and their size."""
 
     columns: int
     lines: int
@@ -38,12 +38,12 @@ class Form(NamedTuple):
         return MARGIN_COLUMNS + self.columns * self.cell.width
 
     def at(self, x: int, y: int) -> tuple[int, int]:
-        """The core of which a cell of the terminal is, counted from the first row of cores."""
+        """The core at a cell of the terminal, counted from the first row of cores."""
         return (x - MARGIN_COLUMNS) // self.cell.width, y // self.cell.height
 
 
 def form_of(data: Cores, room: Size) -> Form:
-    """The largest cells with which the grid fits, about as high as they are wide; the least, if it does not fit."""
+    """The largest cells with which the grid fits, about as high as wide; the smallest if it does not fit."""
     places = [(core["x"], core["y"]) for core in (*data["cores"], *data["dispatch"])]
     columns, lines = max(x for x, _ in places) + 1, max(y for _, y in places) + 1
     width = max(_LEAST_CELL_COLUMNS, min(_MOST_CELL_COLUMNS, (room.width - MARGIN_COLUMNS) // columns))
@@ -76,7 +76,7 @@ def grid_rows(data: Cores, heat: str, chosen: tuple[int, int], form: Form, signs
             row: Row = [(f"{y:>3} " if at == 0 else " " * MARGIN_COLUMNS, "dim")]
             for first, second, name in cells:
                 text = first if at == 0 else second if at == 1 else _bracketed(blank) if name == "title" else blank
-                if row[-1][1] == name:  # few spans are quicker to draw
+                if row[-1][1] == name:  # fewer spans are faster to draw
                     text = row.pop()[0] + text
                 row.append((text, name))
             rows.append(row)
@@ -84,12 +84,12 @@ def grid_rows(data: Cores, heat: str, chosen: tuple[int, int], form: Form, signs
 
 
 def _bracketed(text: str) -> str:
-    """For those who do not see colours, unless a sign stands there that matters more."""
+    """Brackets for terminals without colours, unless a more important character is there."""
     return f"[{text[1:-1]}]" if text[0] == text[-1] == " " else text
 
 
 def _writer(data: Cores, heat: str, cell: Size, signs: Characters) -> Callable[[CoreRow], tuple[str, str, str]]:
-    """What writes a core: its percentage, what stands below that, and its style."""
+    """A function that writes a core: its percentage, the text below it, and its style."""
     layout = known(data["l1"])
     size, base = layout["size"], layout["base"]
     width, both = cell.width, cell.height >= _TWO_NUMBERS_SIZE[0] and cell.width >= _TWO_NUMBERS_SIZE[1]
@@ -110,7 +110,7 @@ def _writer(data: Cores, heat: str, cell: Size, signs: Characters) -> Callable[[
         number = min(99, int(100 * part) if heat == HEADROOM else round(100 * part))
         hot = 1 - part if heat == HEADROOM else part
         name = HEAT[5 if clash else sum(hot >= step for step in steps)]
-        ink = shade(part, True) if signs.ascii else " "  # with colours or without
+        ink = shade(part, True) if signs.ascii else " "  # visible with and without colours
         below = core["used"] if heat == HEADROOM else headroom
         second = f"{short_size(below):^{width}}" if both and below is not None and below >= 0 else blank
         written[look] = f"{f'{ink}{number:>2}{sign}':^{width}}", second, name
@@ -120,14 +120,14 @@ def _writer(data: Cores, heat: str, cell: Size, signs: Characters) -> Callable[[
 
 
 def key_row(heat: str, width: int, signs: Characters) -> list[Row]:
-    """What the grounds mean, if there is room for it; in ASCII, which may have none, signs say it in each cell."""
+    """The meaning of the background colours, if there is room; in ASCII mode, each cell has a character instead."""
     if signs.ascii or width < 6 * len(HEAT):
         return []
     return [[(f"{text:^6}", name) for text, name in zip(_KEY[heat], HEAT)]]
 
 
 def legend(data: Cores, heat: str, form: Form) -> str:
-    """What the numbers and signs mean."""
+    """The meaning of numbers and characters."""
     both = form.cell.height >= _TWO_NUMBERS_SIZE[0] and form.cell.width >= _TWO_NUMBERS_SIZE[1]
     if heat == USED:
         what = "percent of a core's L1 that is used, firmware and kernel ring too" + (", and headroom" if both else "")

@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from ttmem.model.schema import ChipRow
     from ttmem.show.top.dashboard_state import Answer, Model
 
-_FINE_SECONDS = 3600  # for which the server has a sample of each second
-_REFRESH_SECONDS = 20.0  # after which it is asked for what was too short for our own samples
-_OVERLAP_SECONDS = 2.0  # asked for once more: the last second was not over
+_FINE_SECONDS = 3600  # the server has a sample of each second for this long
+_REFRESH_SECONDS = 20.0  # between two requests for peaks that were too short for our own samples
+_OVERLAP_SECONDS = 2.0  # requested again, because the last second was incomplete
 
 
 class HistoryLoader:
-    """A server is asked once for each chip and window: large answers, and what follows is seen by ourselves.
+    """Requests the history once for each chip and window: the answers are large, and we sample the rest ourselves.
 
-    But for peaks between two looks of ours, which the server notes: the few seconds since are asked for now and then.
+    Only the server has peaks between two of our samples, so the last few seconds are requested now and then.
     """
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[str, str, int], int] = {}  # server, chip, step: the window that was taken in
-        self._asking: dict[tuple[str, str, int], str] = {}  # paths; they are not to change until there is an answer
+        self._asked: dict[tuple[str, str, int], int] = {}  # server, chip, step: the loaded window
+        self._asking: dict[tuple[str, str, int], str] = {}  # paths; they must not change until there is an answer
         self._answered: dict[tuple[str, str], float] = {}  # server, chip: when, by our clock
 
     def wants(self, model: Model, chips: list[ChipRow], window: int) -> list[str]:
-        """The next few answers that are missing; those that are there are taken in."""
+        """The paths of the next missing answers; available answers are loaded."""
         found = None if model.snapshot is None else model.snapshot.get("server")
         if not found or model.paused:
             return []
@@ -35,7 +35,7 @@ class HistoryLoader:
         step, most = (1, 8) if window <= _FINE_SECONDS else (10, 2)
         out: list[str] = []
         for chip in chips:
-            # Telemetry is under the PCI address there.
+            # The server stores telemetry by PCI address.
             for name in dict.fromkeys((chip["chip"], chip["pci"] or chip["chip"])):
                 path = self._asking.setdefault((server, name, window), _path(step, newest - window, name))
                 answer = model.answers.pop(path, None)

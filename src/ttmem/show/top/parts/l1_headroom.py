@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds L1 of a chip, and the headroom between its programs and the lowest L1 buffer."""
+"""The holders of a chip's L1, and the headroom between its programs and the lowest L1 buffer."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _PROCESSES_SHOWN = 4  # processes that are named
 
 
 def path_of(model: Model) -> list[str]:
-    """What is to be asked about the chosen chip."""
+    """The path to request for the selected chip."""
     if model.snapshot is None or model.snapshot["server"] is None or model.selected is None:
         return []
     return [f"/headroom?chip={quote(model.selected, safe='')}"]
 
 
 def wall_rows(model: Model, style: Style) -> list[Row]:
-    """For the program that ran last, and for the cached one that comes closest; nothing if nobody knows."""
+    """Rows for the program that ran last, and for the cached program with the least headroom; none if unknown."""
     answers = [model.answers[path] for path in path_of(model) if path in model.answers]
     if not answers or answers[0].data is None:
         return []
@@ -60,7 +60,7 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
 
 
 def _row(name: str, program: ProgramHeadroom, headroom: ChipHeadroom, rests: tuple[str, str], style: Style) -> Row:
-    """Like a row of the breakdown, but of one core: what a program leaves below the lowest buffer."""
+    """Like a row of the breakdown, but for one core: the room of a program below the lowest buffer."""
     floor, left = known(headroom["floor"]), known(program["headroom"])
     part = program["end"] / floor if floor else 1.0
     bar, warning = style.bar(part, _BAR_COLUMNS)
@@ -69,16 +69,16 @@ def _row(name: str, program: ProgramHeadroom, headroom: ChipHeadroom, rests: tup
     row = spans(f" [{style.paint(bar, warning)}] ")
     row = [(f"  {name:<17}", "bold"), *row, (f"{human(abs(left)):>10} {word}", f"bold {alarm}")]
     room = style.width - sum(cells(text) for text, _ in row)
-    # Who is there matters more than how much there would be without a program.
+    # The holder is more important than the room without a program.
     ways = [f"{of} {rest}" for of in (f" of {human(floor):<9}", " ") for rest in map(style.clean, rests)]
     rest = next((text for text in ways if cells(text) <= room), ways[-1])
     return fitted([*row, (style.cut(rest, max(0, room)), "")], style.width)
 
 
 def holder_rows(chip: ChipRow, processes: list[ProcessRow], style: Style) -> list[Row]:
-    """Who has L1 of a chip, the most first, each with what it is, in the colours of kinds.
+    """The holders of a chip's L1, largest first, each with its kinds in their colours.
 
-    What all cached programs hold, more than is there at once, has the mark that the table of processes explains.
+    The sum over all cached programs may exceed the capacity; it has the mark that the table of processes explains.
     """
     found = []
     for process in processes:

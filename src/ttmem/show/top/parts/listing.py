@@ -15,8 +15,8 @@ from ttmem.show.top.parts.rows import Characters, Row, Size, Span
 if TYPE_CHECKING:
     from ttmem.show.top.dashboard_state import Model
 
-WIDE_COLUMNS = 132  # from here on there is room for sizes with their whole units, as in `ttmem smi`
-# What Textual calls characters otherwise than Unicode does, or with an underscore for a hyphen.
+WIDE_COLUMNS = 132  # from this width on, sizes have their full units, as in `ttmem smi`
+# Textual's names of characters that differ from Unicode's, or have an underscore for a hyphen.
 _KEYS = {
     **{"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"},
     **{"less_than_sign": "<", "greater_than_sign": ">"},
@@ -24,9 +24,10 @@ _KEYS = {
 
 
 class Column(NamedTuple):
-    """A column: the widths it may have, and how much it matters.
+    """A column: its minimum and maximum width, and its rank.
 
-    The lowest rank gets room first, and 0 always; those from OPTIONAL_RANK on come only if nothing else had to be cut.
+    The lowest rank gets room first, and rank 0 always. Ranks from OPTIONAL_RANK on are shown only if nothing else is
+    cut.
     """
 
     name: str
@@ -35,11 +36,11 @@ class Column(NamedTuple):
     high: int
     rank: int
     right: bool = False
-    down: bool = False  # is the largest first when sorted by it?
+    down: bool = False  # whether the largest comes first when sorted by it
 
 
 class Placed(NamedTuple):
-    """A column that found room."""
+    """A column that fits, with its place."""
 
     column: Column
     x: int
@@ -77,14 +78,14 @@ def arrange(columns: Sequence[Column], width: int) -> list[Placed]:
 
 
 def heading(placed: Sequence[Placed], width: int, signs: Characters, sorted_by: str = "", down: bool = False) -> Row:
-    """The titles; the one that the list is sorted by has a mark."""
+    """The titles; the sorted column has a mark."""
     mark = ("v" if down else "^") if signs.ascii else ("▾" if down else "▴")
     titles = [(one.column.title + (mark if one.column.name == sorted_by else ""), "head") for one in placed]
     return line(titles, placed, width, Style(ascii=signs.ascii), "head")
 
 
 def line(spans: Sequence[Span], placed: Sequence[Placed], width: int, style: Style, fill: str = "") -> Row:
-    """A row with a text for each column; neighbours of one style become one span. Exactly as wide as it may be."""
+    """A row with a text for each column, exactly as wide as given; adjacent texts of one style become one span."""
     row: Row = []
     pending, current = "", fill
     for (text, name), (column, _, room) in zip(spans, placed):
@@ -100,7 +101,7 @@ def line(spans: Sequence[Span], placed: Sequence[Placed], width: int, style: Sty
             pending, current = "", name
         pending += text + " "
     used = placed[-1].x + placed[-1].width if placed else 0
-    if used > width:  # columns of rank 0 alone need more than there is
+    if used > width:  # even the columns of rank 0 do not fit
         row.append((pending, current))
         return clipped(row, width)
     row.append((pending[:-1], current))
@@ -121,19 +122,19 @@ def clipped(row: Row, width: int) -> Row:
 
 
 def chosen(row: Row) -> Row:
-    """The row that was chosen, in one colour."""
+    """The selected row, in one colour."""
     return [("".join(text for text, _ in row), "select")]
 
 
 def finished(rows: list[Row], size: Size) -> list[Row]:
-    """No more rows than there is room for, and none wider."""
+    """The rows, cut to the size."""
     return [clipped(row, size.width) for row in rows[: max(0, size.height)]]
 
 
 class Cursor:
-    """Which entry of a list is chosen, and which part of the list is seen.
+    """The selected entry of a list, and the visible part of the list.
 
-    Once the user has moved it, it stays with its entry when the order changes; before that it is on the first one.
+    After the user has moved it, it stays on its entry when the order changes; before that it is on the first entry.
     """
 
     def __init__(self) -> None:
@@ -143,7 +144,7 @@ class Cursor:
         self.moved = False
 
     def look(self, keys: Sequence[Hashable], height: int, first: int = 0, total: int | None = None) -> range:
-        """What is seen of a list of which ``keys`` are known, the first of them in this place. Places, not keys."""
+        """The visible part of a list, as indices. ``keys`` are the known entries, beginning at this index."""
         self.total = first + len(keys) if total is None else total
         self.height = max(1, height)
         if self.key is not None and self.key in keys:
@@ -178,7 +179,7 @@ class Prompt:
         self.title, self.text, self.help = title, text, help
 
     def press(self, key: str) -> bool | None:
-        """None while more is expected; then whether the text is meant."""
+        """Handle a key; returns None while the input continues, then whether the text was accepted."""
         if key == "enter":
             return True
         if key == "escape":
@@ -194,13 +195,13 @@ class Prompt:
     def row(self, width: int, style: Style) -> Row:
         shown = str(style.clean(self.text)) or ""
         room = max(8, width - cells(self.title) - 2)
-        while cells(shown) > room:  # the end is where one types
+        while cells(shown) > room:  # show the end, where the user types
             shown = shown[1:]
         return [(f"{self.title} ", "key"), (shown, "bold"), (" ", "select"), (f"  {self.help}", "dim")]
 
 
 def character(key: str) -> str:
-    """The character that a key types, by Textual's name of it; empty if it types none.
+    """The character that a key types, by Textual's name for it; empty if it types none.
 
     >>> character("a"), character("full_stop"), character("slash"), character("pageup"), character("tab")
     ('a', '.', '/', '', '')
@@ -217,7 +218,7 @@ def character(key: str) -> str:
 
 
 def rule(title: str, width: int, signs: Characters) -> Row:
-    """What stands between a list and what is said of the chosen row."""
+    """The line between a list and the details of the selected row."""
     bar = "-" if signs.ascii else "─"
     return [(bar * 2 + " ", "dim"), (title, "title"), (" " + bar * max(0, width - cells(title) - 4), "dim")]
 

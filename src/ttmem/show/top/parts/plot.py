@@ -25,17 +25,17 @@ _LEFT, _RIGHT = (0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08)
 _BLOCKS = " ▄▀█"
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _SHADES = " .:-=+*#@"
-_HIGH = itemgetter(1)
+_LOW, _HIGH = itemgetter(0), itemgetter(1)
 _RUN = re.compile(r"(.)\1*", re.DOTALL)
 _UNDER = "~"  # stands for the style of what lies under the lines
-_AXIS_COLUMNS, _ENDS_COLUMNS = 6, 14
-_NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_AXIS_COLUMNS, _ENDS_COLUMNS = 8, 14
+NOT_ZERO = "not 0"  # below an axis that does not begin at 0
 
 
 class Curve(NamedTuple):
-    """What is drawn: a range for each column of dots, and the value at the top of the axis.
+    """What is drawn: a range for each column of dots, and the values at both ends of the axis.
 
-    The first range lies before the window: it says from where the line comes.
+    The first range lies before the window, so that a column that was drawn before is still the same.
     """
 
     columns: Columns
@@ -44,6 +44,8 @@ class Curve(NamedTuple):
     sign: str  # in ASCII
     label: str = ""  # at its end
     peak: float | None = None  # where it was highest, if a line is to be drawn there
+    peak_label: str = ""  # beside that line
+    bottom: float = 0.0
 
 
 class Frame(NamedTuple):
@@ -54,23 +56,24 @@ class Frame(NamedTuple):
     axis: Callable[[float], str]  # what a part of the axis is, from 0 to 1
     limit: float | None = None  # part of the axis at which a line is drawn
     marks: Sequence[int] = ()  # columns of dots at which something began
+    from_zero: bool = True  # where the axis begins
+    times: bool = True  # with a time axis, if there is room
+    cursor: int | None = None  # cell of the cursor
+
+
+class PeakLine(NamedTuple):
+    """A dotted line at the height of a curve's highest dot."""
+
+    row: int
+    dot: int  # in that row, from the bottom
+    begin: int  # first cell
+    style: str
+    label: str  # in the line itself; empty if it stands elsewhere
 
 
 def dots(signs: Characters) -> tuple[int, int]:
     """How many columns and rows of dots a cell has."""
     return _DOTS[signs.charts]
-
-
-def nice(value: float) -> float:
-    """The next value up that is good for the end of an axis.
-
-    >>> nice(82.5), nice(176), nice(0)
-    (100.0, 200.0, 1.0)
-    """
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** len(str(int(value))) / 10
-    return next(step * power for step in _NICE if step * power >= value)
 
 
 def plot_width(width: int, height: int) -> tuple[int, int, int]:
@@ -97,12 +100,13 @@ def look(lines: Sequence[Curve], width: int, height: int, signs: Characters, fra
 
     def dots_of(line: Curve) -> Hashable:
         *complete, tail = newest(line.columns)
-        moving = tuple([here and (_dot(here[0], line.top, count), _dot(here[1], line.top, count)) for here in tail])
-        peak = None if line.peak is None else _dot(line.peak, line.top, count)
-        return *complete, moving, peak, line.top, line.style, line.label
+        moving = tuple([here and (_dot(here[0], line, count), _dot(here[1], line, count)) for here in tail])
+        peak = None if line.peak is None else (_dot(line.peak, line, count), line.peak_label)
+        return *complete, moving, peak, line.bottom, line.top, line.style, line.label
 
     axis = times(frame.since, frame.until, inner)
-    return width, height, signs, axis, frame.limit, tuple(frame.marks), tuple(map(dots_of, lines))
+    around = (frame.limit, tuple(frame.marks), frame.from_zero, frame.times, frame.cursor)
+    return width, height, signs, axis, around, tuple(map(dots_of, lines))
 
 
 def chart(
@@ -115,11 +119,13 @@ def chart(
 ) -> list[Row]:
     """Lines with what is around them, exactly so large. The lines must have the columns that `plot_width` leaves."""
     axis, inner, ends = plot_width(width, height)
-    below = 1 if height >= 5 else 0
+    below = 1 if height >= 4 and frame.times else 0
     high = height - below
-    drawn = draw(lines, inner, high, signs, _unders(lines, high, signs, frame), frame.marks, kept)
+    peaks = peak_lines(lines, high, signs, inside=not ends)
+    drawn = draw(lines, inner, high, signs, _limit(high, signs, frame), frame.marks, kept, peaks, frame.cursor)
     ticks = _ticks(high, frame.axis) if axis else {}
-    labels = _ends(lines, high) if ends else {}
+    labels = _ends(lines, high, peaks, signs) if ends else {}
+    warning = axis and not frame.from_zero
     out: list[Row] = []
     for place, row in enumerate(drawn):
         if axis:
@@ -130,7 +136,12 @@ def chart(
             row.append((f" {text:<{ends - 1}}", style))
         out.append(row)
     if below:
-        out.append([(" " * axis, ""), (times(frame.since, frame.until, inner), "dim"), (" " * ends, "")])
+        corner = (f"{NOT_ZERO:>{axis - 1}} ", "warn") if warning else (" " * axis, "")
+        out.append([corner, (times(frame.since, frame.until, inner), "dim"), (" " * ends, "")])
+    elif warning:
+        place = high - 2 if high >= 3 and high - 2 not in ticks else high - 1
+        bar = "|" if signs.ascii else "│"
+        out[place][0] = (f"{NOT_ZERO:>{_AXIS_COLUMNS - 1}}{bar}", "warn")
     return out
 
 
@@ -142,14 +153,20 @@ def draw(
     unders: dict[int, Under] | None = None,
     marks: Iterable[int] = (),
     kept: ColumnCache[Cells] | None = None,
+    peaks: Sequence[PeakLine] = (),
+    cursor: int | None = None,
 ) -> list[Row]:
     """The lines alone; later ones lie over earlier ones. ``unders`` show where no line is."""
     made = _made(lines, width, height, signs, kept or ColumnCache())
     at = {column // dots(signs)[0] for column in marks}
     names = {" ": "", "!": "mark", **{chr(97 + number): line.style for number, line in enumerate(lines)}}
+    names |= {chr(65 + number): peak.style for number, peak in enumerate(peaks)}
     out = []
     texts, codes = zip(*made) if made else ((), ())
     for place, (text, code) in enumerate(zip(map("".join, zip(*texts)), map("".join, zip(*codes)))):
+        for number, peak in enumerate(peaks):
+            if peak.row == place:
+                text, code = _with_peak(text, code, peak, chr(65 + number), signs)
         if unders and place in unders:
             under, names[_UNDER], begin = unders[place]
             drawn = "".join([under if c == " " else t for t, c in zip(text[begin:], code[begin:])])
@@ -158,7 +175,49 @@ def draw(
             if 0 <= x < len(code) and code[x] in (" ", _UNDER):
                 text = f"{text[:x]}{':' if signs.ascii else '┊'}{text[x + 1 :]}"
                 code = f"{code[:x]}!{code[x + 1 :]}"
-        out.append([(text[run.start() : run.end()], names[run[1]]) for run in _RUN.finditer(code)])
+        row = [(text[run.start() : run.end()], names[run[1]]) for run in _RUN.finditer(code)]
+        out.append(row if cursor is None else with_cursor(row, cursor, "|" if signs.ascii else "│"))
+    return out
+
+
+def _with_peak(text: str, code: str, peak: PeakLine, letter: str, signs: Characters) -> tuple[str, str]:
+    """A row with the dots of a peak line. They are added to the cells of curves, so that no curve hides the line."""
+    before, cells, owners = text[: peak.begin], text[peak.begin :], code[peak.begin :]
+    if signs.charts == "braille":
+        bit = _LEFT[peak.dot]
+        cells = "".join([chr((0x2800 if sign == " " else ord(sign)) | bit) for sign in cells])
+        owners = owners.replace(" ", letter)
+    else:  # in every second cell, so that it does not look like a curve
+        new, whose = [], []
+        for x, (sign, owner) in enumerate(zip(cells, owners)):
+            free = owner == " "
+            if x % 2 == 0 and (free or signs.charts == "block"):
+                sign = "." if signs.ascii else _BLOCKS[_BLOCKS.index(sign) | 1 << peak.dot]
+            new.append(sign)
+            whose.append(letter if free and (x % 2 == 0) else owner)
+        cells, owners = "".join(new), "".join(whose)
+    text, code = before + cells, code[: peak.begin] + owners
+    wanted = len(peak.label) + 2
+    place = code.replace(" ", letter).find(letter * wanted, peak.begin)
+    if peak.label and place >= 0:
+        text = f"{text[:place]} {peak.label} {text[place + wanted :]}"
+        code = code[:place] + letter * wanted + code[place + wanted :]
+    return text, code
+
+
+def with_cursor(row: Row, cursor: int, sign: str) -> Row:
+    """A row with one cell highlighted."""
+    out: Row = []
+    x = 0
+    for text, name in row:
+        at = cursor - x
+        if 0 <= at < len(text):
+            middle = text[at] if text[at] != " " else sign
+            pieces = ((text[:at], name), (middle, f"{name} select".lstrip()), (text[at + 1 :], name))
+            out += [piece for piece in pieces if piece[0]]
+        else:
+            out.append((text, name))
+        x += len(text)
     return out
 
 
@@ -176,27 +235,31 @@ def _made(lines: Sequence[Curve], width: int, height: int, signs: Characters, ke
         return _cells(height, signs.charts, looks, tuple(spans))
 
     final = min([line.columns.final for line in lines]) // across
-    tops = [(line.top, line.style, line.columns.version) for line in lines]
-    look = (height, signs, tops, lines[0].columns.width)
-    return kept.get(look, first // across, first // across + width, final, make)
+    ends = [(line.bottom, line.top, line.style, line.columns.version) for line in lines]
+    look = (height, signs, ends, lines[0].columns.width)
+    made = kept.get(look, first // across, first // across + width, final, make)
+    # The first column is not joined to what lies before the window: the curve would be drawn above its peak there.
+    edge = [_span(line, 1 + part, count, joined=part > 0) for line in lines for part in range(across)]
+    return [_cells(height, signs.charts, looks, tuple(edge)), *made[1:]]
 
 
-def _span(line: Curve, at: int, count: int) -> tuple[int, int] | None:
-    """The lowest and the highest dot of a column, joined to the column before."""
+def _span(line: Curve, at: int, count: int, joined: bool = True) -> tuple[int, int] | None:
+    """The lowest and the highest dot of a column, joined to the column before. None if all of it is below the axis."""
     ranges = line.columns.ranges
-    if (here := ranges[at]) is None:
+    here = ranges[at]
+    if here is None or here[1] < line.bottom:
         return None
-    low, high = _dot(here[0], line.top, count), _dot(here[1], line.top, count)
-    if (before := ranges[at - 1]) is not None:
-        if (up := _dot(before[1], line.top, count)) < low - 1:
+    low, high = _dot(here[0], line, count), _dot(here[1], line, count)
+    if joined and (before := ranges[at - 1]) is not None:
+        if (up := _dot(before[1], line, count)) < low - 1:
             low = up + 1
-        elif (down := _dot(before[0], line.top, count)) > high + 1:
+        elif (down := _dot(before[0], line, count)) > high + 1:
             high = down - 1
     return low, high
 
 
-def _dot(value: float, top: float, count: int) -> int:
-    return max(0, min(count - 1, int(value / top * count)))
+def _dot(value: float, line: Curve, count: int) -> int:
+    return max(0, min(count - 1, int((value - line.bottom) / (line.top - line.bottom) * count)))
 
 
 @lru_cache(maxsize=8192)
@@ -260,35 +323,59 @@ def peak_of(columns: Columns) -> float | None:
     return max(map(_HIGH, filter(None, columns.ranges[1:])), default=None)
 
 
-def _unders(lines: Sequence[Curve], height: int, signs: Characters, frame: Frame) -> dict[int, Under]:
-    """Rows of dashes: where the limit is, and where each line was highest, from where there is something of it."""
-    out: dict[int, Under] = {}
+def lowest_of(columns: Columns) -> float | None:
+    """The lowest value in the window."""
+    return min(map(_LOW, filter(None, columns.ranges[1:])), default=None)
+
+
+def _limit(height: int, signs: Characters, frame: Frame) -> dict[int, Under]:
+    """A row of dashes where the limit is."""
+    if frame.limit is None:
+        return {}
+    return {place_of(frame.limit, height, signs): ("-" if signs.ascii else "╌", "bad", 0)}
+
+
+def peak_lines(lines: Sequence[Curve], height: int, signs: Characters, *, inside: bool) -> list[PeakLine]:
+    """Where each line was highest, from where there is something of it."""
+    out = []
+    across, up = dots(signs)
     for line in lines:
-        if line.peak and height >= 4:
+        if line.peak and line.peak >= line.bottom and height >= 1:
             begin = next((at for at, here in enumerate(line.columns.ranges[1:]) if here is not None), 0)
-            sign = "." if signs.ascii else "┈"
-            out[place_of(line.peak / line.top, height, signs)] = (sign, "peak", begin // dots(signs)[0])
-    if frame.limit is not None:
-        out[place_of(frame.limit, height, signs)] = ("-" if signs.ascii else "╌", "bad", 0)
+            dot = _dot(line.peak, line, height * up)
+            label = line.peak_label if inside else ""
+            out.append(PeakLine(height - 1 - dot // up, dot % up, begin // across, line.style, label))
     return out
 
 
 @lru_cache(maxsize=16)
 def _ticks(height: int, label: Callable[[float], str]) -> dict[int, str]:
-    """Texts beside the axis by row, evenly spaced."""
+    """Texts beside the axis, each in the row in which a curve with that value is drawn."""
     count = next((count for count in (4, 2) if height > 2 * count), 1)
-    return {
-        round((height - 1) * (1 - part / count)): label(part / count)[: _AXIS_COLUMNS - 1] for part in range(count + 1)
-    }
+    rows = {part: height - 1 - min(height - 1, part * height // count) for part in range(count + 1)}
+    return {row: label(part / count)[: _AXIS_COLUMNS - 1] for part, row in rows.items()}
 
 
-def _ends(lines: Sequence[Curve], height: int) -> dict[int, tuple[str, str]]:
-    """What stands at the end of each line, as near to its last value as there is room."""
+def _ends(
+    lines: Sequence[Curve], height: int, peaks: Sequence[PeakLine], signs: Characters
+) -> dict[int, tuple[str, str]]:
+    """What stands beside the peak lines and, as near to its last value as there is room, at the end of each curve."""
     out: dict[int, tuple[str, str]] = {}
+    texts = [line.peak_label for line in lines if line.peak and line.peak >= line.bottom]
+    for peak, text in zip(peaks, texts):
+        _place_label(out, peak.row, text, peak.style, height)
     for line in lines:
         last = next((column for column in reversed(line.columns.ranges) if column is not None), None)
-        if last is not None and line.label and len(out) < height:
-            wanted = place_of(last[1] / line.top, height, Characters("ascii"))
-            row = min((row for row in range(height) if row not in out), key=lambda row: (abs(row - wanted), row))
-            out[row] = (fit(line.label, _ENDS_COLUMNS - 1), line.style)
+        if last is not None and line.label:
+            below = last[1] < line.bottom
+            arrow = ("v " if signs.ascii else "↓ ") if below else ""
+            part = 0.0 if below else (last[1] - line.bottom) / (line.top - line.bottom)
+            _place_label(out, place_of(part, height, signs), arrow + line.label, line.style, height)
     return out
+
+
+def _place_label(out: dict[int, tuple[str, str]], wanted: int, text: str, style: str, height: int) -> None:
+    """In that row, or the nearest one that is free; of two, the lower one."""
+    if len(out) < height:
+        row = min((row for row in range(height) if row not in out), key=lambda row: (abs(row - wanted), -row))
+        out[row] = (fit(text, _ENDS_COLUMNS - 1), style)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bars of what a process holds on its chips, coloured by kind; chips with equal amounts share a bar."""
+"""Bars for the memory of a process on its chips, coloured by kind; chips with equal amounts share a bar."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _POOLS: dict[MainPool, str] = {"dram": "DRAM", "l1": "L1"}
 _BAR_COLUMNS = (10, 48)  # at least and at most
-_WORDS_COLUMNS = 80  # left for words where there is room
+_WORDS_COLUMNS = 80  # left for text if there is room
 _BLOCKS = {"trace": "▓", "kernel": "▒", "firmware": "▒", "l1": "▓", "l1_small": "▓"}  # the others are full
 _LETTERS = {"dram": "#", "trace": "t", "l1": "L", "l1_small": "s", "cb": "C", "dfb": "D", "scratchpad": "S"}
 _SMALL = {"kernel": "k", "firmware": "f"}
 
 
 def bar_rows(process: ProcessRow, chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
-    """Two rows for each group of chips: DRAM and L1, a bar and what it is made of."""
+    """Two rows for each group of chips: DRAM and L1, each a bar and its kinds."""
     known = {chip["chip"]: chip for chip in chips}
     groups = [entry for entry in parts(None, process, names) if entry.share is not None and entry.kind is None]
     labels = [_label(entry.chip_ids, names, style) for entry in groups]
@@ -56,7 +56,7 @@ def pool_of(kind: str) -> str | None:
 
 
 def _row(row: Row, kinds: list[tuple[str, int]], pool: MainPool, chip: ChipRow | None, state: str, style: Style) -> Row:
-    """A bar behind what it is of, its size, and as many of its kinds as there is room for, the largest first."""
+    """A bar after its name, its size, and as many of its kinds as fit, the largest first."""
     total = sum(size for _, size in kinds)
     capacity = None if chip is None else chip["memory"][pool]["capacity"]
     full_bar = max(total, capacity or 0)
@@ -64,7 +64,7 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: MainPool, chip: ChipRow |
     done = drawn = 0
     for kind, size in kinds:
         done += size
-        # What is neither nothing nor everything is never drawn as such.
+        # A part is never drawn as empty or full.
         end = max(1, min(width - (done < full_bar), round(done / full_bar * width)))
         full = (_LETTERS | _SMALL).get(kind, "#") if style.ascii else _BLOCKS.get(kind, "█")
         row.append((full * (end - drawn), kind_style(kind)))
@@ -73,7 +73,7 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: MainPool, chip: ChipRow |
     of = "" if not capacity else f" of {human(capacity)}"
     part = percent(share(total, capacity)) if capacity and total <= capacity else ""
     if capacity and (total > capacity or in_turns(pool, total, chip, state)):
-        # Cached programs share L1 in time: this is more than is there at once, and may be more than there is.
+        # Cached programs use L1 in turn, so their sum may exceed the capacity.
         of, part = f" held, in turns, of {human(capacity)}", ""
     row.append((f" {human(total)}{of} {part}".rstrip(), ""))
     for kind, size in sorted(kinds, key=lambda one: -one[1]) if len(kinds) > 1 else ():

@@ -24,14 +24,14 @@ _PEAKS_SHOWN = 3
 
 
 def born(process: ProcessRow, booted: float) -> float | None:
-    """When it started, in seconds since 1970; if that is not known, when it was first heard."""
+    """When it started, in seconds since 1970; if not known, when it first reported."""
     if process["start"] is not None:
         return float(booted + process["start"] / _TICKS)
     return process["seen"]
 
 
 def process_age(process: ProcessRow, now: float | None, booted: float) -> float | None:
-    """How old it is; of one that exited, how old it became."""
+    """Its age; for an exited process, its age at the exit."""
     start = born(process, booted)
     end = now if process["exited"] is None else process["exited"]
     return None if start is None or end is None else end - start
@@ -67,6 +67,9 @@ def _self(process: ProcessRow, now: float | None, booted: float) -> Iterator[Sai
         words.append(f"uid {process['user_id']}")
     if process["claimed_pids"]:
         words.append(f"calls itself pid {', '.join(map(str, process['claimed_pids']))}")
+    if process["rss"] is not None:
+        busy = "" if process["cpu_percent"] is None else f" and {process['cpu_percent']:.0f}% of a core"
+        words.append(f"uses {human(process['rss'])} of host RAM{busy}")
     if process["allocations"] is not None:
         words.append(f"{process['allocations']:,} allocations")
     words += [f"{source['name']} ({source['confidence']})" for source in process["sources"]]

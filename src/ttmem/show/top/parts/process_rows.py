@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _POOLS: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 _POOL_OF_COLUMN: dict[str, SizeName] = {name: name for name in _POOLS}
-_OFTEN_BLANK: tuple[Literal["container", "command"], ...] = ("container", "command")
+USER = "user:"  # in a filter, before the name or number of a user
+_OFTEN_BLANK: tuple[Literal["container", "command", "cpu_percent", "rss"], ...] = (
+    *("container", "command", "cpu_percent", "rss"),
+)
 _TREE_COLUMNS = 9  # that a tree takes before names: three below each other
 _STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
 _LEGEND = {
@@ -49,7 +52,7 @@ class Entry(NamedTuple):
 
 def columns(width: int, processes: list[ProcessRow], names: Names, branches: bool) -> list[Column]:
     """The columns that have something to say, none wider than what is in it."""
-    blank = [name for name in _OFTEN_BLANK if not any(process[name] for process in processes)]
+    blank = [name for name in _OFTEN_BLANK if all(process[name] in (None, "") for process in processes)]
     # Most have one of a few users and sets of chips.
     chips = {names.several(chip_ids) for chip_ids in {tuple(chips_of(process)) for process in processes}}
     users = {user_of(process) for process in processes}
@@ -72,13 +75,15 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
         Column("chips", "CHIPS", least, max(least, min(40 if wide else 24, chips)), 0),
         Column("dram", "DRAM", size, size, 0, right=True, down=True),
         Column("l1", "L1", size, size, 0, right=True, down=True),
-        Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 6, right=True, down=True),
-        Column("peak_l1", "PEAK L1", max(8, size), max(8, size), 5, right=True, down=True),
-        Column("age", "AGE", 7, 7, 3, right=True, down=True),
-        Column("allocations", "ALLOCATIONS", 7, 9, 4, right=True, down=True),
+        Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 7, right=True, down=True),
+        Column("peak_l1", "PEAK L1", max(8, size), max(8, size), 6, right=True, down=True),
+        Column("cpu_percent", "CPU", 5, 6, 3, right=True, down=True),
+        Column("rss", "HOST RAM", 9, max(9, size), 3, right=True, down=True),
+        Column("age", "AGE", 7, 7, 4, right=True, down=True),
+        Column("allocations", "ALLOCS", 7, 9, 5, right=True, down=True),
         Column("anomalies", "ODD", 4, 6, 1, right=True, down=True),
         Column("sources", "SOURCES", 8, max(8, min(20, sources)), 11),
-        Column("container", "CONTAINER", 12, 26, 7),
+        Column("container", "CONTAINER", 12, 26, 8),
         Column("command", "COMMAND", 16, 16, 10),
     )
 
@@ -87,7 +92,19 @@ DOWN = {column.name: column.down for column in _columns(wide=False)}
 
 
 def matches(process: ProcessRow, text: str) -> bool:
-    """Does a text in lower case occur in what a process is known by?"""
+    """Does a text in lower case occur in what a process is known by? ``user:NAME`` in it means that user alone.
+
+    >>> process = {"pid": 4711, "user": "ann", "user_id": 1001, "name": "python", "command": None, "container": None}
+    >>> [matches(process, text) for text in ("pyth", "user:ann", "user:ann 47", "user:1001", "user:an", "user:bob 47")]
+    [True, True, True, True, False, False]
+    """
+    if USER in text:
+        words = text.split()
+        users = [word[len(USER) :] for word in words if word.startswith(USER)]
+        own = (str(process["user"]).lower(), str(process["user_id"]))
+        if not all(user in own for user in users if user):
+            return False
+        text = " ".join(word for word in words if not word.startswith(USER))
     named = (process["pid"], process["user"], process["name"], process["command"], process["container"])
     return any(text in str(value).lower() for value in named if value is not None)
 
@@ -151,6 +168,15 @@ def _anomalies(process: ProcessRow) -> int:
     return sum(count for count in process["anomalies"].values() if isinstance(count, int))
 
 
+def cpu_text(percent: float | None) -> str:
+    """CPU time in percent of one core.
+
+    >>> cpu_text(None), cpu_text(0.0), cpu_text(0.04), cpu_text(104.3)
+    ('-', '0%', '<1%', '104%')
+    """
+    return "-" if percent is None else "<1%" if 0 < percent < 1 else f"{percent:.0f}%"
+
+
 def _sources(process: ProcessRow) -> str:
     return ",".join(source["name"] for source in process["sources"])
 
@@ -196,6 +222,10 @@ class ProcessRows:
             return self._names.several(chip_ids) or "-", style
         if name == "age":
             return age(process_age(process, self.now, self._booted)), style
+        if name == "cpu_percent":
+            return cpu_text(process["cpu_percent"]), style
+        if name == "rss":
+            return self._size(process["rss"]), style
         if name == "allocations":
             return "-" if process["allocations"] is None else f"{process['allocations']:,}", style
         if name == "anomalies":

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def parent(pid: int, root: str = "/") -> int | None:
-    """The pid of a process's parent; None if that cannot be told."""
+    """The pid of a process's parent; None if not known."""
     line = read(os.path.join(root, f"proc/{pid}/stat")) or b""
-    fields = line[line.rfind(b")") + 1 :].split()  # the name before may hold spaces and parentheses
+    fields = line[line.rfind(b")") + 1 :].split()  # the name may contain spaces and parentheses
     try:
         return int(fields[1])
     except (IndexError, ValueError):
@@ -24,14 +24,14 @@ def parent(pid: int, root: str = "/") -> int | None:
 
 
 class Parents:
-    """Parents of the processes in a list. Each is looked up once: a child stays its parent's after that has died."""
+    """Parents of the processes in a list. Each is looked up once, so a child keeps its parent after that has exited."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._known: dict[tuple[int, int | None], int | None] = {}
 
     def of(self, processes: list[ProcessRow]) -> dict[int, int]:
-        """The place of a process's parent in the list by its own place, where the parent is in the list."""
+        """For each index of a process, the index of its parent, if the parent is in the list."""
         places: dict[int, int] = {}
         for place, process in enumerate(processes):
             if process["pid"] is not None:
@@ -49,17 +49,17 @@ class Parents:
             above = places.get(known[who] or 0)
             if above is not None and above != place and _older(processes[above], process):
                 found[place] = above
-        self._known = known  # without those that are no longer listed
+        self._known = known  # without processes that are no longer listed
         return found
 
 
 def _older(parent: ProcessRow, child: ProcessRow) -> bool:
-    """A parent that is younger than its child is somebody else with the parent's old pid."""
+    """Whether the parent is older than the child; else it is another process with the parent's old pid."""
     return parent["start"] is None or child["start"] is None or parent["start"] <= child["start"]
 
 
 def tree(count: int, above: dict[int, int], ascii: bool) -> Iterator[tuple[int, str]]:
-    """Places in the order of the tree, each with the branch to draw before its name.
+    """Indices in the order of the tree, each with the branch to draw before its name.
 
     >>> list(tree(3, {0: 2, 1: 2}, ascii=True))
     [(2, ''), (0, '|- '), (1, '`- ')]
@@ -69,7 +69,7 @@ def tree(count: int, above: dict[int, int], ascii: bool) -> Iterator[tuple[int, 
     for child, place in above.items():
         below.setdefault(place, []).append(child)
     seen: set[int] = set()
-    # Those whose parents go round in a circle, which only wrong data can do, come last and as they are.
+    # Processes whose parents form a cycle, which only wrong data can have, come last, unchanged.
     for start in (*(place for place in range(count) if place not in above), *above):
         waiting = [] if start in seen else [(start, "", "")]
         while waiting:

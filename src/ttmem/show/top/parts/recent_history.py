@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ttmem.show.top.dashboard_state import Model
-from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Quantity
+from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Drawing, Quantity
 from ttmem.show.top.parts.chip_history import NAMES, values_of
 from ttmem.show.top.parts.history_loader import HistoryLoader
 from ttmem.show.top.parts.rows import Characters, Row, Size
@@ -62,7 +62,7 @@ class RecentHistory:
                 return []
         if len(self._kept) > _MOST_CHARTS:
             self._kept.clear()
-        pen = ChipPainter(model, signs, until, _WINDOW_SECONDS, True, self._kept)
+        pen = ChipPainter(model, signs, Drawing(until, _WINDOW_SECONDS), self._kept)
         if size.height < _CHART_ROWS:
             return [[], *pen.sparks(chip, quantities, size)]
         if size.height >= _SEPARATE_CHARTS_ROWS * len(quantities):

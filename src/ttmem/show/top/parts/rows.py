@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 Span = tuple[str, str]  # text, style
 Row = list[Span]
 
-# The names of styles; several with spaces between, such as "warn select", are laid one over the other. Those from
-# "dram" on are the colours of kinds and of lines in charts, the same in every view. HEAT are grounds to write on, from
-# cold to hot.
+# The names of styles. Several, separated by spaces, such as "warn select", are combined. Those from "dram" on are the
+# colours of kinds and of lines in charts, the same in every view. HEAT are background colours, from cold to hot.
 STYLES = (
     *("", "dim", "bold", "title", "head", "select", "key", "good", "warn", "bad", "bar", "track", "mark", "peak"),
     *("dram", "trace", "l1", "l1_small", "cb", "dfb", "scratchpad", "kernel", "firmware", "host", "free"),
@@ -27,14 +26,14 @@ _NAMES = {RED: "bad", YELLOW: "warn", GREEN: "good", DIM: "dim", BOLD: "bold"}
 
 
 class Size(NamedTuple):
-    """Cells that a view has to itself."""
+    """The cells of a view."""
 
     width: int
     height: int
 
 
 class Characters(NamedTuple):
-    """Which characters may be used: braille dots, block elements, or nothing but ASCII."""
+    """The characters that may be used: braille dots, block elements, or only ASCII."""
 
     charts: str = "braille"  # "block", "ascii"
 
@@ -44,7 +43,7 @@ class Characters(NamedTuple):
 
 
 class FineBars(Style):
-    """Bars that end in eighths of a cell, where such signs may be used.
+    """Bars that end in eighths of a cell, if such characters may be used.
 
     >>> FineBars(60).bar(0.28, 5)
     ('█▍░░░', '32')
@@ -57,17 +56,18 @@ class FineBars(Style):
         if share is None or self.ascii:
             return text, colour
         eighths = round(max(0.0, min(1.0, share)) * width * 8)
-        # What is neither nothing nor everything is never drawn as such.
+        # A part is never drawn as empty or full.
         eighths = max(1, min(8 * width - 1, eighths)) if 0 < share < 1 else eighths
         full = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
         return full + "░" * (width - len(full)), colour
 
 
 class View(Protocol):
-    """One of the six screens. It keeps what the user chose in it (scroll, sort, filter) and nothing else.
+    """One of the six views. It stores the user's choices (scroll, sort, filter) and nothing else.
 
-    What of that is to be remembered from one run to the next, it names in an attribute ``kept``, if it has one: names
-    of attributes whose values are texts, numbers or truths.
+    An optional attribute ``kept`` has the names of attributes that are stored between runs. Their values are texts,
+    numbers or booleans.
+    If a view is empty without a server, its attribute ``needs_server`` is true.
     """
 
     @property
@@ -75,27 +75,27 @@ class View(Protocol):
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """For the help: key, what it does."""
+        """For the help: keys and their effects."""
 
     def wants(self, model: Model) -> list[str]:
-        """Paths of the API that are to be asked at each tick while the view is shown; answers are in the model.
+        """Paths of the API to request at each tick while the view is shown; the answers are in the model.
 
-        "/events" is a stream: its answer has "events", the last of them, the newest at the end, "lost", how many this
-        reader was too slow for, and "since", when it began to read.
+        "/events" is a stream. Its answer has "events", the newest at the end; "lost", the number of events that this
+        reader missed; and "since", the start of the stream.
         """
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
-        """What to show: at most so many rows, none wider than that. Pure, and quick: it is called at each tick."""
+        """The rows to show, within the size. Must be pure and fast: it is called at each tick."""
 
     def press(self, key: str, model: Model) -> bool:
-        """A key, named as Textual names it; False if it means nothing here, and the application may have it.
+        """Handle a key by Textual's name; False if the view does not use it, and the application may.
 
-        The view has every key first (but Ctrl-C), so that one that takes text gets all of it. The wheel is "up" and
-        "down".
+        The view gets every key first (except Ctrl-C), so that a view with text input gets all keys. The mouse wheel is
+        "up" and "down".
         """
 
     def click(self, x: int, y: int, model: Model) -> bool:
-        """A click on a cell of what ``rows`` last gave; a double click is two of them."""
+        """Handle a click on a cell of the last ``rows``; a double click is two clicks."""
 
 
 def width_of(row: Row) -> int:
@@ -115,7 +115,7 @@ def text_of(row: Row) -> str:
 
 
 def fitted(row: Row, width: int, style: str = "") -> Row:
-    """A row of exactly that width: cut, or filled up with spaces of a style."""
+    """A row of exactly this width: cut, or padded with spaces of a style."""
     out: Row = []
     for text, name in row:
         taken = len(text) if text.isascii() else cells(text)
@@ -132,7 +132,7 @@ def fitted(row: Row, width: int, style: str = "") -> Row:
 
 
 def shortened(text: str, width: int, style: Style) -> str:
-    """Cut where it has to be, but not inside a number: half a pid is another pid.
+    """Cut a text to a width, but not inside a number: half a pid is another pid.
 
     >>> [shortened("of pid 4711 python", width, Style()) for width in (18, 12, 10)]
     ['of pid 4711 python', 'of pid 4711…', 'of pid …']
@@ -145,17 +145,17 @@ def shortened(text: str, width: int, style: Style) -> str:
 
 
 def within(rows: list[Row], size: Size) -> list[Row]:
-    """As much of rows as fits."""
+    """The rows, cut to the size."""
     return [row if width_of(row) <= size.width else fitted(row, size.width) for row in rows[: size.height]]
 
 
 def over(row: Row, style: str) -> Row:
-    """A row with a style laid over its own."""
+    """A row with another style combined with its own."""
     return [(text, f"{name} {style}".lstrip()) for text, name in row]
 
 
 def spans(line: str) -> Row:
-    """A line of the text screens, with its colours, as a row; what is empty of a bar gets the style of a track.
+    """A line of the text screens, with its colours, as a row; the empty part of a bar gets the style "track".
 
     >>> spans("\\x1b[31m██░░\\x1b[0m 50%")
     [('██', 'bad'), ('░░', 'track'), (' 50%', '')]

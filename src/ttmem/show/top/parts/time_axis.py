@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from time import gmtime, strftime
+from time import gmtime, localtime, strftime
 
 from ttmem.show.text import Style, cells
 from ttmem.show.top.parts.chip_history import Phase
@@ -37,6 +37,19 @@ def duration(seconds: float) -> str:
     hours, minutes, rest = total // 3600, total // 60 % 60, total % 60
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
     return "".join(f"{value}{unit}" for value, unit in parts if value) or "0s"
+
+
+def moment(since: float, until: float) -> str:
+    """A short stretch of local time with its zone, to the second, or to a tenth of one if it is shorter than that.
+
+    >>> moment(1_794_800_040.0, 1_794_800_043.0), moment(1_794_800_040.25, 1_794_800_040.5)
+    ('03:34:00 to 03:34:03 UTC', '03:34:00.2 to 03:34:00.5 UTC')
+    """
+    tenths = until - since < 1
+    begin, end = (
+        strftime("%H:%M:%S", localtime(time)) + (f".{int(time * 10 % 10)}" if tenths else "") for time in (since, until)
+    )
+    return f"{begin} to {end} {strftime('%Z', localtime(until))}"
 
 
 def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from ttmem.documents.common_text import short_line
 from ttmem.documents.unknown_rows import KINDS
 from ttmem.model.units import human, parse
-from ttmem.show.chip_table import Names
+from ttmem.show.breakdown_table import NO_KEY, POOLS
+from ttmem.show.chip_table import Names, short_size
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.parts import allocation_rows as allocation_rows
 from ttmem.show.top.parts import event_list as eventlist
@@ -40,7 +42,18 @@ if TYPE_CHECKING:
 EVENTS = "/events"
 _SORTS = {"size": ("size", True), "newest": ("age", False), "oldest": ("age", True)}  # column, largest first
 _MOST_OFFSET = 100_000  # what lies beyond cannot be asked for
+_TALL_ROWS = 34  # from here on there is room for a stack
+_SHORT_POOLS = {"dram": "DRAM", "l1_buffers": "L1", "programs": "programs", "host": "host", "system": "runtime"}
 _LIMIT_STEP = 10  # by which the number of allocations asked for grows, so that a screen that is resized asks the same
+
+
+class _Opened(NamedTuple):
+    """A group of a breakdown whose allocations are listed."""
+
+    by: By
+    kinds: tuple[str, ...]
+    made_by: tuple[str, str] | None
+    words: str
 
 
 class Allocations:
@@ -50,19 +63,16 @@ class Allocations:
     keys: tuple[tuple[str, str], ...] = (
         ("e", "allocations or events"),
         ("s", "sort by size, newest or oldest"),
-        (
-            "g",
-            "break allocations down by operation, line, shape, program, kind; enter: the allocations of the chosen row",
-        ),
-        ("/", "filter: allocations by their tag, events by any of their text; escape clears all filters"),
-        ("f", "only one kind of memory: the next one"),
-        ("c", "only the chip that is chosen, or all"),
-        ("p", "only the process of the chosen row, or all processes"),
+        ("g", "group by operation, line, shape, program, kind, or not at all"),
+        ("enter, escape", "open the allocations of a group, and go back"),
+        ("/", "search operations, lines, shapes, or events; escape clears it"),
+        ("f, c, p", "only the next kind, the chosen chip, the chosen row's process"),
         ("m", "only from a size on, such as 1M"),
-        ("pgup, pgdn, home, end", "turn pages"),
+        ("PgUp, PgDn", "turn pages; home and end: the first and the last row"),
         ("F", "events: follow the newest, or hold still"),
     )
     kept = ("sort", "events", "by")  # of its attributes, from one start to the next
+    needs_server = True
 
     def __init__(self) -> None:
         self.sort = "size"
@@ -70,6 +80,7 @@ class Allocations:
         self.by = ""  # what allocations are put together by
         self._breakdown = BreakdownList()
         self._kind: str | None = None
+        self._opened: _Opened | None = None
         self._one_chip = False
         self._pid: int | None = None
         self._least = 0
@@ -98,7 +109,10 @@ class Allocations:
 
     def _wanted(self, model: Model) -> EventFilter:
         here = (model.selected,) if self._one_chip and model.selected is not None else _shown(model)
-        return EventFilter(self._kind, here, self._pid, self._least, self._text)
+        opened = None if self.events else self._opened
+        kinds = (self._kind,) if self._kind is not None else opened.kinds if opened is not None else ()
+        made_by = opened.made_by if opened is not None else None
+        return EventFilter(kinds, here, self._pid, self._least, self._text, made_by)
 
     def _path(self, model: Model) -> str:
         """A page more than is seen on either side, so that scrolling need not wait."""
@@ -134,23 +148,25 @@ class Allocations:
         if answer is not None and answer.data is not None:
             self._answer = answer.data
         data = self._answer or None  # an answer without keys says nothing
-        head: Row = [("" if data is None else _sum(data, self._all(model), self._filtered(model)), "bold")]
+        head: Row = [("" if data is None else _count(data, self._all(model), self._filtered(model)), "bold")]
         if answer is None:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
+        if data is not None and self._prompt is None:
+            status.append((f"  {_sizes(data['pools'], style)}", "bold"))
         if answer is not None and answer.trouble:
             return [status, [], *_wrapped(answer.trouble, style=style, name="warn")]
         if data is None or not data["matched"] or not data["allocations"]:
             return [status, [], *([] if answer is None else _wrapped(self._nothing(model), style=style))]
         allocations, first = data["allocations"], data["offset"]
-        panel = 6 if size.height >= 16 else 0
+        stacks = size.height >= _TALL_ROWS and any(allocation["stack"] for allocation in allocations)
+        panel = 0 if size.height < 16 else 11 if stacks else 6
         height = max(1, size.height - 3 - panel)
         total = min(data["matched"], _MOST_OFFSET)
         self._seen = self._cursor.look(
             [allocation_rows.key(allocation) for allocation in allocations], height, first, total
         )
-        kind = max(len(allocation["kind"]) for allocation in allocations)
-        self._placed = arrange(allocation_rows.columns(size.width >= WIDE_COLUMNS, chip, kind), size.width)
+        self._placed = arrange(allocation_rows.columns(size.width >= WIDE_COLUMNS, chip, allocations), size.width)
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
         writer = allocation_rows.Writer(self._placed, names, time_of(model), style)
@@ -167,7 +183,7 @@ class Allocations:
         rows.append([(f" {self._left_out(data)}", "dim"), (f"   {writer.legend()}", "dim")])
         if panel and current is not None:
             rows.append(rule(style.clean(allocation_rows.title(current, model.processes)), size.width, signs))
-            rows += _wrapped(*allocation_rows.details(current, names), style=style)
+            rows += allocation_rows.details(current, names, style, panel - 1)
         return rows
 
     def _breakdown_rows(
@@ -175,6 +191,8 @@ class Allocations:
     ) -> list[Row]:
         summary, trouble = self._breakdown.look(model, by, self._wanted(model))
         status = self._status(model, [(summary, "bold")], names, style)
+        if self._prompt is None:  # pools that are further down the list are named here
+            status.append((f"  {_sizes(self._breakdown.pools, style)}", "bold"))
         if trouble:
             return [status, [], *_wrapped(trouble, style=style, name="warn")]
         rows = self._breakdown.rows(by, Size(size.width, size.height - 1), signs, style)
@@ -216,11 +234,12 @@ class Allocations:
             return self._prompt.row(style.width, style)
         row: Row = [("EVENTS  " if self.events else "BREAKDOWN  " if self._by() else "ALLOCATIONS  ", "title"), *head]
         wanted = self._wanted(model)
-        words = [wanted.kind, f"chip {names.several(wanted.chips)}" if wanted.chips else None]
+        words = [self._opened.words if self._opened is not None and not self.events else None, self._kind]
+        words += [f"chip {names.several(wanted.chips)}" if wanted.chips else None]
         words += [f"pid {wanted.pid}" if wanted.pid is not None else None]
         words += [f"from {human(wanted.least)}" if wanted.least else None]
-        words += [f"{'text' if self.events else 'tag'} {style.clean(wanted.text)!r}" if wanted.text else None]
-        text = ", ".join(word for word in words if word)
+        words += [f"text {wanted.text!r}" if wanted.text else None]
+        text = style.clean(", ".join(word for word in words if word))
         return [*row, (f"  only {text}", "warn")] if text else row
 
     def _filtered(self, model: Model) -> bool:
@@ -236,14 +255,10 @@ class Allocations:
         return "Nothing is allocated: no process that reports holds anything. `ttmem run -- COMMAND` tracks a program."
 
     def _left_out(self, data: schema.Allocations) -> str:
-        """How much of what fits is on the screen, and how much is not."""
-        size = sum(allocation["size"] for allocation in self._shown.values())
-        count, more = len(self._shown), data["matched"] - len(self._shown)
-        seen = f"{self._seen.start + 1:,}-{self._seen.start + count:,}: {human(size)}"
-        if not more:
-            return seen
+        """How much of what fits is on the screen."""
+        first, last = self._seen.start + 1, self._seen.start + len(self._shown)
         beyond = f" (those beyond {_MOST_OFFSET:,} cannot be shown)" if data["matched"] > _MOST_OFFSET else ""
-        return f"{seen}; {more:,} more: {human(max(0, data['bytes'] - size))}{beyond}"
+        return f"{first:,}-{last:,} of {data['matched']:,}{beyond}"
 
     # -- what the user does ----------------------------------------------------------------------------------------
 
@@ -251,20 +266,22 @@ class Allocations:
         if self._prompt is not None:
             self._typed(key, self._prompt, model)
         elif key == "slash":
-            self._prompt = Prompt("Text:" if self.events else "Tag:", self._text)
+            self._prompt = Prompt("Search:", self._text)
         elif key == "m":
             text = human(self._least) if self._least else ""
             self._prompt = Prompt("From which size on:", text, "such as 64K or 1.5M; escape for all")
             self._asks_size = True
+        elif key == "escape" and self._opened is not None and not self.events:
+            self.by, self._opened = self._opened.by, None  # back to where it was opened
         elif key == "escape" and self._filtered(model):
             self._kind, self._pid, self._least, self._text, self._one_chip = None, None, 0, "", False
         elif key == "e":
             self.events = not self.events
         elif key == "g" and not self.events:
-            self.by = BY[(BY.index(self._by()) + 1) % len(BY)]
+            self.by, self._opened = BY[(BY.index(self._by()) + 1) % len(BY)], None
             self._breakdown.cursor.press("home")
         elif key == "enter" and self._by():
-            self._open_row(model)
+            self._open_group(model)
         elif key == "s" and not self.events:
             order = list(_SORTS)
             self.sort = order[(order.index(self._order()) + 1) % len(order)]
@@ -285,20 +302,20 @@ class Allocations:
     def _list(self) -> Cursor | EventFollower:
         return self._follower if self.events else self._breakdown.cursor if self._by() else self._cursor
 
-    def _open_row(self, model: Model) -> None:
-        """The allocations of the chosen row, where there is a filter that means them."""
-        by, breakdown = self._by(), self._breakdown
-        key = (
-            breakdown.shown[breakdown.cursor.place][by]
-            if by and breakdown.cursor.place < len(breakdown.shown)
-            else None
-        )
-        if by == "kind" and key is not None:
-            self._kind, self.by = key, ""
-        elif by == "op" and key is not None:
-            self._text, self.by = key, ""
-        else:
-            model.message = "only operations and kinds can be opened"
+    def _open_group(self, model: Model) -> None:
+        """The allocations of the chosen group, or of the chosen pool."""
+        by, entry = self._by(), self._breakdown.chosen
+        if not by or entry is None:
+            model.message = "there is nothing to open"
+            return
+        key = entry.row[by] if entry.row is not None else None
+        words = POOLS[entry.pool["pool"]]
+        if entry.row is not None:
+            shown = short_line(key) if by == "line" else key
+            words += f", {shown}" if shown else f", {NO_KEY[by]}"
+        self._opened = _Opened(by, entry.kinds(by), entry.made_by(by), words)
+        self.by = ""
+        self._cursor.press("home")
 
     def _typed(self, key: str, prompt: Prompt, model: Model) -> None:
         meant = prompt.press(key)
@@ -356,6 +373,13 @@ def _wrapped(*sentences: str, style: Style, name: str = "") -> list[Row]:
     return [[(row, name)] for text in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 
-def _sum(data: schema.Allocations, every: int, filtered: bool) -> str:
+def _count(data: schema.Allocations, every: int, filtered: bool) -> str:
     of = f" of {every:,}" if filtered and every >= data["matched"] else ""
-    return f"{counted(data['matched'], 'allocation', 'allocations')}{of}, {human(data['bytes'])}"
+    return f"{counted(data['matched'], 'allocation', 'allocations')}{of}"
+
+
+def _sizes(pools: dict[str, int], style: Style) -> str:
+    """The size of each pool. They do not add up: cached programs take turns in L1."""
+    wide = style.width >= WIDE_COLUMNS
+    names, size_of = (POOLS, human) if wide else (_SHORT_POOLS, short_size)
+    return ", ".join(f"{names.get(pool, pool)} {size_of(size)}" for pool, size in pools.items())

@@ -23,28 +23,29 @@ if TYPE_CHECKING:
 
 _STEPS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "k": (0, -1), "down": (0, 1), "j": (0, 1)}
 _PAGE_ROWS = 5
-_BESIDE_COLUMNS = 60  # that a core's map needs beside the grid
-_BELOW_ROWS = 12  # that it needs below the grid
-_LEGEND_COLUMNS = 24  # that the legend needs beside the grid
+_BESIDE_COLUMNS = 60  # width of a core's map next to the grid
+_BELOW_ROWS = 12  # height of a core's map below the grid
+_LEGEND_COLUMNS = 24  # width of the legend next to the grid
 
 
 class Cores:
-    """Where the memory of each core goes, and how close its program is to the wall."""
+    """The L1 of each core, and the headroom of its program."""
 
     name = "Cores"
     keys: tuple[tuple[str, str], ...] = (
         ("arrows, j, k", "choose a core; so does a click"),
         ("m", "the heat map: used, or headroom"),
         ("w", "the core with the least headroom"),
-        ("pgup, pgdn", "turn the pages of the core's map"),
+        ("PgUp, PgDn", "turn the pages of the core's map"),
     )
     kept = ("heat",)
+    needs_server = True
 
     def __init__(self) -> None:
         self.heat = USED
         self._core = (0, 0)
-        self._top: int | None = None  # rows of the map above what is seen; None: so that the gap is seen
-        self._answer: schema.Cores | None = None  # the last one, until the next is there
+        self._top: int | None = None  # rows of the map above the visible part; None: scroll to the gap
+        self._answer: schema.Cores | None = None  # the last answer, until the next one arrives
         self._grid_row = 0  # where the first row of cores was drawn
         self._form: Form | None = None  # and how
         self._shown = 0  # as _top was when it was drawn
@@ -55,7 +56,7 @@ class Cores:
             return []
         paths = [self._path(model, core=True)]
         if self._data(model) is None:
-            paths.append(self._path(model, core=False))  # the chosen core may not be on this chip
+            paths.append(self._path(model, core=False))  # the selected core may not exist on this chip
         return [*paths, *self._recent.wants(model)]
 
     def _path(self, model: Model, *, core: bool) -> str:
@@ -63,7 +64,7 @@ class Cores:
         return f"/cores?{urlencode(query)}"
 
     def _data(self, model: Model) -> schema.Cores | None:
-        """What is known of the chosen chip, with the chosen core if it is there."""
+        """The data of the selected chip, with the selected core if it exists."""
         for core in (True, False):
             answer = model.answers.get(self._path(model, core=core))
             if answer is not None and answer.data is not None:
@@ -79,7 +80,7 @@ class Cores:
             self._core = min(self._core[0], grid["x"] - 1), min(self._core[1], grid["y"] - 1)
         return self._answer
 
-    # -- what is shown -------------------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
@@ -147,7 +148,7 @@ class Cores:
         seconds = known(data["age_s"])
         if seconds >= 1:
             row.insert(3, (f"  {seconds:.0f} s old", "warn"))
-        while len(row) > 3 and width_of(row) > style.width:  # the last are those that matter least
+        while len(row) > 3 and width_of(row) > style.width:  # the last ones are the least important
             row.pop()
         return row
 
@@ -161,7 +162,7 @@ class Cores:
         return [[(style.cut(text, style.width), name) for text, name in row] for row in rows]
 
     def _chosen(self, data: schema.Cores, size: Size, signs: Characters) -> list[Row]:
-        """The chosen core: its numbers, who is on both sides of its gap, and its map."""
+        """The selected core: its numbers, the owners on both sides of its gap, and its map."""
         x, y = self._core
         core = next((core for core in data["cores"] if (core["x"], core["y"]) == (x, y)), None)
         if core is None or size.height < 1:
@@ -181,7 +182,7 @@ class Cores:
         self._shown = top
         return [*rows, *found[top : top + max(0, room)]]
 
-    # -- what the user does --------------------------------------------------------------------------------------
+    # -- keys and clicks -----------------------------------------------------------------------------------------
 
     def press(self, key: str, model: Model) -> bool:
         data = self._answer
@@ -218,7 +219,7 @@ class Cores:
 
 
 def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row]:
-    """What is used and free, and who owns both sides of the gap."""
+    """Used and free bytes, and the owners on both sides of the gap."""
     size = known(data["l1"])["size"]
     first: Span = (f"headroom {human(core['headroom'])}", headroom_style(core["headroom"], data))
     parts = [
@@ -240,7 +241,7 @@ def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row
     ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
 
     def side(what: str, address: int | None, whose: str, name: str) -> Row:
-        head = f"{what:9}{'-' if address is None else address:>8} "
+        head = f"{what:9}{'-' if address is None else f'{address:#x}':>8} "
         return [(head, "dim"), (shortened(whose, max(0, style.width - len(head)), style), name)]
 
     rows += [side("wall at", floor, above, "l1"), side("last to", core["end"], ran, "cb")]
@@ -258,7 +259,7 @@ def _wrapped(text: str, width: int, signs: Characters) -> list[Row]:
 
 
 def _beside(left: list[Row], right: list[Row], width: int, signs: Characters) -> list[Row]:
-    """Two columns, as long as the longer one."""
+    """Two blocks next to each other, as high as the higher one."""
     line = " | " if signs.ascii else " │ "
     empty: Row = []
     return [[*fitted(one, width), (line, "dim"), *two] for one, two in zip_longest(left, right, fillvalue=empty)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 1: all chips and how full they are, the memory of the selected one by kind, and who holds them."""
+"""View 1: all chips and their use, the memory of the selected chip by kind, and the processes that hold them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size, fitted, o
 if TYPE_CHECKING:
     from ttmem.model.schema import ChipRow, ProcessRow, Snapshot
 
-_TABLE_COLUMNS = 101  # that the table has to itself before the chosen chip stands beside it
-_DETAILS_COLUMNS = (90, 110)  # that one takes there, at least and at most
+_TABLE_COLUMNS = 101  # width of the table from which on the selected chip is shown to its right
+_DETAILS_COLUMNS = (90, 110)  # width of the selected chip there, at least and at most
 _GAP = "   "
 _OF_DRAM = {"DRAM buffers": "dram", "traces": "trace"}
 _KINDS = {words: kind for kind, words in WORDS.items()} | _OF_DRAM  # a row of the breakdown: its colour
@@ -28,7 +28,7 @@ _NAME_COLUMNS = 19  # of the names there
 
 
 class Overview:
-    """Chips, the chosen one in detail, processes; what does not fit scrolls or is counted."""
+    """Chips, the selected one in detail, processes; rows that do not fit scroll or are counted."""
 
     name = "Overview"
     keys = (
@@ -84,7 +84,7 @@ class Overview:
         return within(rows[:height] + note, size)
 
     def _chips(self, model: Model, names: Names, style: Style, room: int) -> list[Row]:
-        """The table, scrolled so that the chosen chip is in it."""
+        """The table, scrolled so that the selected chip is visible."""
         chips = model.chips
         self._width = style.width
         if not chips:
@@ -103,10 +103,10 @@ class Overview:
             rows.append(over(fitted(row, style.width), "select") if chip_id == model.selected else row)
         hidden = len(shown) < len(chips)
         where = f"{self._top + 1}-{self._top + len(shown)} of {len(chips)} chips" if hidden else ""
-        return [*rows, [(f"{where:>{style.width}}", "warn")]]  # where there is nothing to say, a blank row
+        return [*rows, [(f"{where:>{style.width}}", "warn")]]  # without a message, a blank row
 
     def _processes(self, model: Model, names: Names, style: Style) -> list[Row]:
-        """Those on the chosen chip, a row for each; or all of them."""
+        """The processes on the selected chip, a row for each; or all of them."""
         chip = model.chip()
         if chip is None or self.everybody:
             return _headed(process_table(model.processes, model.chips, names, style))
@@ -138,7 +138,7 @@ class Overview:
 
 
 def _shared_out(wants: list[int], total: int) -> list[int]:
-    """Rows for each part: what it wants, or as many as the others that want more than there are.
+    """The number of rows for each part: as many as it needs, else an equal share of the rest.
 
     >>> _shared_out([33, 14, 6], 37), _shared_out([5, 9, 3], 37)
     ([17, 14, 6], [5, 9, 3])
@@ -152,7 +152,7 @@ def _shared_out(wants: list[int], total: int) -> list[int]:
 
 
 def _headed(lines: list[str]) -> list[Row]:
-    """A table of the text screens, with its titles as those of the dashboard are."""
+    """A table of the text screens with titles in the style of the dashboard."""
     head, *rest = [spans(line) for line in lines]
     return [[(text, "head" if name == "bold" else name) for text, name in head], *rest]
 
@@ -164,7 +164,7 @@ def _cut(rows: list[Row], room: int, more: str) -> list[Row]:
 
 
 def _fewer(rows: list[Row], room: int) -> list[Row]:
-    """As many rows of a breakdown as there is room for: sums and walls stay longest, remarks go first."""
+    """As many rows of a breakdown as fit: remarks are dropped first, sums and limits last."""
     kept = list(enumerate(rows))
     for number, _ in sorted(kept[1:], key=lambda item: (-_rank(text_of(item[1])), -item[0])):
         if len(kept) <= room:
@@ -194,7 +194,7 @@ def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
 
 
 def _details(model: Model, chip: ChipRow, names: Names, style: Style) -> list[Row]:
-    """Where the memory of a chip goes, how close its wall is, and who holds it."""
+    """The memory of a chip by kind, its headroom, and its holders."""
     assert model.snapshot is not None
     lines = breakdowns({**model.snapshot, "chips": [chip]}, names, style, in_full=True)[1:]
     if not lines:
@@ -207,7 +207,7 @@ def _details(model: Model, chip: ChipRow, names: Names, style: Style) -> list[Ro
 
 
 def _coloured(row: Row) -> Row:
-    """A row of the breakdown in the colour of its kind; one that warns keeps the colour of that."""
+    """A row of the breakdown in the colour of its kind; a warning keeps its own colour."""
     (text, name), *rest = row
     kind = _KINDS.get(text[2:_NAME_COLUMNS].rstrip())
     if kind is None:
@@ -221,14 +221,14 @@ def _coloured(row: Row) -> Row:
 
 
 def _local(chip: ChipRow) -> ChipRow:
-    """A chip for the table; R is what a board's remote chip is called, which has no telemetry of its own."""
+    """A chip for the table; "R" marks the remote chip of a board, which has no telemetry of its own."""
     if not chip["remote"] or chip["telemetry"] is not None:
         return chip
     return {**chip, "remote": None, "board": f"{chip['board'] or '-'} R"}
 
 
 def _on(chip: ChipRow, processes: list[ProcessRow]) -> list[ProcessRow]:
-    """Those that have something of a chip, with nothing but that."""
+    """The processes that use a chip, with their shares of that chip only."""
     found: list[ProcessRow] = []
     for process in processes:
         shares = [share for share in process["chips"] if share["chip"] == chip["chip"]]
@@ -239,7 +239,7 @@ def _on(chip: ChipRow, processes: list[ProcessRow]) -> list[ProcessRow]:
 
 
 def _note(model: Model, snapshot: Snapshot, names: Names, style: Style) -> list[Row]:
-    """The most pressing of what is to be known, in one row, and how much more there is."""
+    """The most important note in one row, and the number of further notes."""
     notes: list[tuple[str, str]] = [(text, "bad") for text in too_full(snapshot["chips"], names)]
     notes += [(note["text"], "warn") for note in snapshot["notes"]]
     if any(snapshot["anomalies"].values()):

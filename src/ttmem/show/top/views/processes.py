@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.show.chip_table import Names
+from ttmem.show.process_table import user_of
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.parts.listing import (
     Cursor,
@@ -25,7 +26,7 @@ from ttmem.show.top.parts.listing import (
 )
 from ttmem.show.top.parts.process_bars import bar_rows
 from ttmem.show.top.parts.process_details import details, title
-from ttmem.show.top.parts.process_rows import DOWN, Entry, ProcessRows, columns, matches, parts, sorter
+from ttmem.show.top.parts.process_rows import DOWN, USER, Entry, ProcessRows, columns, matches, parts, sorter
 from ttmem.show.top.parts.process_tree import Parents, tree
 from ttmem.show.top.parts.rows import Characters, Row, Size
 from ttmem.show.top.signals import Refused, check, send
@@ -53,11 +54,12 @@ class Processes:
 
     name = "Processes"
     keys: tuple[tuple[str, str], ...] = (
-        ("s, S", "sort by the next column, turn the order round"),
-        ("/", "filter by pid, user, name, command or container; escape clears"),
+        ("s, S", "sort by the next column, reverse; or click a column title"),
+        ("/", "filter by pid, user, name, command, container, or user:NAME"),
+        ("u", "only processes of the selected process's user, or all"),
         ("enter, x", "open a process: its memory by chip and kind"),
         ("T", "tree: children below their parents"),
-        ("K", "end a process with SIGTERM, once more with SIGKILL; asks before"),
+        ("K", "end a process: SIGTERM, the second time SIGKILL; asks first"),
     )
 
     kept = ("sort", "turned", "tree")  # of its attributes, from one start to the next
@@ -167,6 +169,8 @@ class Processes:
             self._prompt = None if meant is not None else self._prompt
         elif key == "slash":
             self._prompt = Prompt("Filter:", self._filter)
+        elif key == "u":
+            self._toggle_user(model)
         elif key == "escape" and self._filter:
             self._filter = ""
         elif key == "s":
@@ -210,6 +214,18 @@ class Processes:
             key = entry.key if entry.below is None else entry.below
             self._open ^= {key}
             self._cursor.key, self._cursor.moved = key, True
+
+    def _toggle_user(self, model: Model) -> None:
+        """Filter by the user of the chosen process; if there is such a filter, remove it."""
+        words = self._filter.split()
+        others = [word for word in words if not word.lower().startswith(USER)]
+        entry = self._current()
+        if len(others) == len(words):
+            if entry is None or (entry.process["user"] is None and entry.process["user_id"] is None):
+                model.message = "the user of this process is not known"
+                return
+            others.insert(0, f"{USER}{user_of(entry.process)}")
+        self._filter = " ".join(others)
 
     def _ask(self, model: Model) -> None:
         entry = self._current()

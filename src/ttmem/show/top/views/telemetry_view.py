@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View 3: every reading of every chip with its limit and its age, and what was read but not believed."""
+"""View 3: every reading of every chip with its limit and age, and rejected readings."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LEAST_CHIP_COLUMNS = 12
 _OLD_SECONDS = 5.0
 _STATES = {
     "ok": "it answers",
-    "in reset": "in reset: it answers again when that is over",
-    "off the bus": "off the bus: it answers with all ones; only a reset, or the power, brings it back",
+    "in reset": "in reset: no readings until the reset is finished",
+    "off the bus": "off the bus: reads return only ones; it needs a reset or a power cycle",
     "gone": "gone: the driver no longer lists it",
-    "hangs": "hangs: a read of it does not come back",
+    "hangs": "hangs: a read of it does not return",
     "no files": "no files: this driver is too old to show telemetry",
 }
 
 
 class Reading(NamedTuple):
-    """A value of a chip, and what it may be at most; ``rank`` as that of a table's column."""
+    """A value of a chip, and its limit; ``rank`` as for the column of a table."""
 
     name: str
     title: str
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     unit: str = ""
     most: str | None = None
     digits: int = 0
-    warns: bool = False  # to be near the limit is worth a colour
+    warns: bool = False  # coloured near the limit
 
 
 READINGS = (
@@ -54,9 +54,9 @@ READINGS = (
     Reading("fan", "FAN", "fan_rpm", 7, "rpm"),
     Reading("fan level", "FAN%", "fan_percent", 13, "%"),
     Reading("heartbeat", "BEAT", "heartbeat", 11),
-    Reading("firmware moves", "ALIVE", "alive", 4),
+    Reading("firmware running", "ALIVE", "alive", 4),
     Reading("thermal trips", "TRIPS", "therm_trips", 10),
-    Reading("switches off at", "OFF AT", "temperature_shutdown_c", 14, "C"),
+    Reading("shutdown limit", "OFF AT", "temperature_shutdown_c", 14, "C"),
     Reading("board temperature", "BOARD", "board_temperature_c", 15, "C"),
     Reading("DRAM temperature", "DRAM", "dram_temperature_c", 16, "C"),
     Reading("board power", "BRD PWR", "board_power_w", 17, "W", "board_power_max_w", warns=True),
@@ -66,7 +66,7 @@ READINGS = (
 
 
 class Telemetry:
-    """A column for each chip if they fit beside each other, else a row for each and the chosen one in full."""
+    """A column for each chip if all fit, else a row for each chip and all readings of the selected one."""
 
     name = "Telemetry"
     keys = (
@@ -121,7 +121,7 @@ class Telemetry:
         return True
 
     def _as_columns(self, model: Model, names: Names, style: Style) -> list[Row] | None:
-        """None if the chips do not fit beside each other."""
+        """A column for each chip; None if they do not fit."""
         chips = model.chips
         if _NAME_COLUMNS + _LEAST_CHIP_COLUMNS * len(chips) > style.width:
             return None
@@ -179,7 +179,7 @@ def _painted(cell: Cell) -> Any:
 
 
 def _readings(chip: ChipRow, style: Style) -> dict[str, Cell]:
-    """What the chip says of itself now, by the names of READINGS."""
+    """The current readings of a chip, by the names of READINGS."""
     now = chip["telemetry"]
     return {one.name: ("-", "") if now is None else _reading(one, now, style) for one in READINGS}
 
@@ -187,7 +187,7 @@ def _readings(chip: ChipRow, style: Style) -> dict[str, Cell]:
 def _reading(one: Reading, now: Mapping[str, Any], style: Style) -> Cell:
     value, most = now.get(one.key), None if one.most is None else now.get(one.most)
     if one.key in (now.get("implausible") or {}):
-        return "not believed", "warn"
+        return "implausible", "warn"
     if value is None:
         return "-", ""
     if isinstance(value, bool):
@@ -197,7 +197,7 @@ def _reading(one: Reading, now: Mapping[str, Any], style: Style) -> Cell:
     unit = f" {style.degree if one.unit == 'C' else one.unit}".rstrip()
     text = f"{value:.{one.digits}f}" + ("" if most is None else f"/{most:.{one.digits}f}") + unit
     if now["state"] != "ok":
-        return text, "dim"  # what it was when it was last heard
+        return text, "dim"  # the last known value
     near = one.warns and most is not None and value >= 0.9 * most
     return text, "" if not near else "bad" if one.key == "temperature_c" and value >= most else "warn"
 
@@ -219,7 +219,7 @@ def _age(chip: ChipRow) -> Cell:
 
 
 def _all_of(chip: ChipRow, style: Style) -> dict[str, Cell]:
-    """Readings, and what does not change: by name."""
+    """Readings and fixed properties, by name."""
     pcie: Mapping[str, Any] = chip["pcie"] or {}
     link = "-"
     if pcie.get("speed_gts") is not None:
@@ -230,7 +230,7 @@ def _all_of(chip: ChipRow, style: Style) -> dict[str, Cell]:
     rest: dict[str, Cell] = {
         "PCIe link": (link, "warn" if slow else ""),
         "PCIe lanes": (lanes, "warn" if narrow else ""),
-        "host memory node": ("-" if pcie.get("numa") is None else str(pcie["numa"]), ""),
+        "NUMA node": ("-" if pcie.get("numa") is None else str(pcie["numa"]), ""),
         "board": (chip["board"] or "-", ""),
         "architecture": (chip["arch"] or "-", ""),
         "serial number": (chip["serial"] or "-", ""),
@@ -244,7 +244,7 @@ def _of(value: float, most: float | None) -> str:
 
 
 def _doubts(chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
-    """Chips that do not answer, in words, and what was read and not believed, raw; equal ones are told of once."""
+    """Sentences on chips that do not answer, and raw rejected readings; equal ones are listed once."""
     sentences: dict[Cell, list[str]] = {}
     for chip in chips:
         now, chip_id = chip["telemetry"], chip["chip"]
@@ -256,7 +256,7 @@ def _doubts(chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
             sentences.setdefault((_STATES.get(now["state"], now["state"]), "bad"), []).append(chip_id)
         if raw := now.get("implausible"):
             text = ", ".join(f"{key} {value}" for key, value in raw.items())
-            sentences.setdefault((f"read and not believed: {text}", "warn"), []).append(chip_id)
+            sentences.setdefault((f"read, but implausible: {text}", "warn"), []).append(chip_id)
     rows: list[Row] = []
     for (text, colour), chip_ids in sentences.items():
         who = f"Chip{'s' if len(chip_ids) > 1 else ''} {names.several(chip_ids)}"
@@ -269,7 +269,7 @@ def _unknown(names: list[str], style: Style) -> list[Row]:
 
 
 def _one(chip: ChipRow, names: Names, style: Style) -> list[Row]:
-    """All of the chosen chip, in as many columns as fit."""
+    """All readings of the selected chip, in as many columns as fit."""
     everything = _all_of(chip, style)
     known = [(name, cell) for name, cell in everything.items() if cell[0] != "-"]
     wide = max([cells(cell[0]) for _, cell in known], default=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ttmem.account.call_sites import line_of
+from ttmem.model.stack_frames import line_of
 
 MINE = "/home/me/model.py:42 forward"
 ABOVE = "/home/me/main.py:7 <module>"
