@@ -76,7 +76,7 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
         Column("dram", "DRAM", size, size, 0, right=True, down=True),
         Column("l1", "L1", size, size, 0, right=True, down=True),
         Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 7, right=True, down=True),
-        Column("peak_l1", "PEAK L1", max(8, size), max(8, size), 6, right=True, down=True),
+        Column("peak_l1", "PEAK BUF", max(8, size), max(8, size), 6, right=True, down=True),
         Column("cpu_percent", "CPU", 5, 6, 3, right=True, down=True),
         Column("rss", "HOST RAM", 9, max(9, size), 3, right=True, down=True),
         Column("age", "AGE", 7, 7, 4, right=True, down=True),
