@@ -99,7 +99,7 @@ pictures: $(VENV)/.agent  ## make the pictures of the documents anew, from real 
 # A test that compares a screen with a file says so in its first lines.
 screens: $(VENV)/.agent  ## write the screens in tests/data anew; then read the difference
 	@TTMEM_RENEW_SCREENS=1 $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) \
-	  $$(grep --files-with-matches '^`make screens`' tests/unit/test_*.py)
+	  $$(grep --files-with-matches '^`make screens`' tests/unit/test_*.py tests/integration/test_*.py)
 	@git diff --stat -- tests/data
 
 man: $(VENV)/.dev  ## write the manual page build/ttmem.1, from the command-line parsers

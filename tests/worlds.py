@@ -61,7 +61,7 @@ class World:
         self._events: list[Json] = []
         self._answers: dict[str, Json] = {}
         if not chips:
-            why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
+            why = "no ttmem server answers on /run/ttmem/ttmem.sock; start one with `ttmem serve`"
             sources: Json = [{"name": "server", "state": "not running", "detail": why}]
             self.snapshot = merge({**blank.snapshot(TIME, "box"), "sources": sources}, _no_driver())
             return

@@ -108,7 +108,7 @@ def test_bash_completes_commands_and_options(folder: Path) -> None:
         (["fly"], 2, "there is no command 'fly'; there are demo, run, "),
         (["dmup"], 2, "there is no command 'dmup'; did you mean `ttmem dump`?"),
         (["help", "fly"], 2, "there is no command 'fly'"),
-        (["smi", "--fly"], 2, "unrecognized arguments"),
+        (["smi", "--fly"], 2, "unknown option or argument: --fly"),
         (["smi", "--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
         (["dump", "--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
         (["replay", "/nonexistent/file"], 1, "No such file"),
@@ -176,3 +176,20 @@ def test_every_option_and_variable_is_documented() -> None:
     assert used
     for variable in used:
         assert variable in pages, variable
+
+
+def test_times_are_local_with_their_zone_and_in_utc_by_option(folder: Path) -> None:
+    events = folder / "run.events"
+    captured = str(ROOT / "tests/data/imports/n300_report.json")
+    assert _ttmem("import", captured, "-o", str(events)).returncode == 0
+    stamp = re.compile(r"\d{4}-\d\d-\d\d (\d\d):\d\d:\d\d(\.\d+)?(\+02:30| UTC)")
+    for arguments in (["replay", str(events)], ["replay", str(events), "--peaks"], ["smi", "--root", str(folder)]):
+        local = stamp.search(_ttmem(*arguments, TZ="XYZ-2:30").stdout)
+        utc = stamp.search(_ttmem(*arguments, "--utc", TZ="XYZ-2:30").stdout)
+        assert local is not None, arguments
+        assert utc is not None, arguments
+        assert (local[3], utc[3]) == ("+02:30", " UTC")
+    peaks = _ttmem("replay", str(events), "--peaks", TZ="XYZ-2:30").stdout
+    until = max(found[0] for found in stamp.finditer(peaks))
+    assert _ttmem("replay", str(events), "--peaks", "--at", until, TZ="XYZ-2:30").stdout == peaks, "as it is printed"
+    assert json.loads(_ttmem("replay", str(events), "--json", TZ="XYZ-2:30").stdout)["time"].endswith("Z")

@@ -316,7 +316,12 @@ def test_a_source_that_marks_a_moment_and_no_more(server_: Server) -> None:
         with server_.connect():
             wait_until(lambda: server_.get("/health")["clients"] == 2, "the connection")
             said = only(look(snapshot.silent_clients, env=at(server_)))
-            assert said == ("ok", "/processes", "1 process reports; 1 more connection, which may be silent", None)
+            assert said == (
+                "ok",
+                "the server's list of processes",
+                "1 process reports; 1 more connection, which may be silent",
+                None,
+            )
 
 
 def test_only_single_cores(server_: Server, legacy: Callable[..., LegacyClient]) -> None:

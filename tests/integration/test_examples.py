@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,10 +89,29 @@ def test_a_tracker_of_ones_own(server: Server) -> None:
         held = server.process_of(process.pid)
         assert held is not None
         assert held["chips"][0]["dram"] == (64 << 20) + 7 * (4 << 20)
+        assert [chip["chip"] for chip in server.snapshot()["chips"]] == ["assumed:0"]
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.wait(PATIENCE) == 0
         wait_until(lambda: server.process_of(process.pid)["state"] == "exited", "its end")  # type: ignore[index]
+    peak = (64 << 20) + 8 * (4 << 20)
+    assert server.snapshot()["chips"] == [], "a device number that no living process uses is no chip"
+    assert server.process_of(process.pid)["chips"][0]["peak_dram"] == peak  # type: ignore[index]
+    for path in ("/peaks", f"/peaks?pid={process.pid}"):
+        found = [row["bytes"] for row in server.get(path)["peaks"] if row.get("pool") == "dram"]
+        assert found == [peak], path
+    shown = subprocess.run([sys.executable, "-m", "ttmem", "smi"], env=environment, capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert "No chip is known: the processes that used one have exited." in shown.stdout
+    assert [chip["chip"] for chip in again(server, environment)] == ["assumed:0"]
+
+
+def again(server: Server, environment: dict[str, str]) -> list[dict[str, Any]]:
+    """The chips while the example runs once more."""
+    with started([sys.executable, str(EXAMPLES / "own_tracker.py")], environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        return list(server.snapshot()["chips"])
 
 
 @pytest.mark.parametrize(("budget", "code", "verdict"), [("16MiB", 0, "within budget"), ("1MiB", 4, "over budget")])

@@ -593,9 +593,9 @@ def test_a_log_and_an_event_file(folder: Path) -> None:
     ("name", "content", "code", "words"),
     [
         ("quiet.log", b"all is well\n\xff\x00" * 1000, 1, b"no failure in"),
-        ("empty.log", b"", 1, b"these are looked for"),
+        ("empty.log", b"", 1, b"it looks for: out of memory"),
         ("absent.log", None, 1, b"No such file"),
-        (".", None, 1, b"Is a directory"),
+        (".", None, 1, b"is a folder; name a log or an event file"),
         ("newer.events", b"TTMEMEVT\x63\0\0\0\0\0\0\0", 1, b"event file of version 99"),
         ("cut.events", b"TTMEMEVT\x01\0\0\0\0\0\0\0half", 1, b"ends inside an entry"),
     ],

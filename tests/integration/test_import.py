@@ -281,8 +281,8 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert lying == {at for kind, at in accounts["captured"]["buffers"] if kind in (1, 3)}
     began = ttmem("l1", "--file", "db.events", "--at", "1", folder=folder)
     assert began.returncode == 1
-    assert "there is no chip" in began.stderr
-    assert "--at is for --file" in ttmem("l1", "--at", "1", folder=folder).stderr
+    assert "db.events: no process uses a chip at that time" in began.stderr
+    assert "--at needs --file" in ttmem("l1", "--at", "1", folder=folder).stderr
     assert "No such file" in ttmem("l1", "--file", "nothing", folder=folder).stderr
     nowhere = ttmem("l1", "--file", "db.events", "--core", "40,0", folder=folder)
     assert (nowhere.returncode, "there is no core 40,0" in nowhere.stderr) == (1, True)
@@ -472,7 +472,7 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
             1,
             "cannot write file: ttmem did not write it: it begins with '[]' and is not an event file",
         ),
-        ("[]", ["--board", "x9"], 2, "invalid choice: 'x9'"),
+        ("[]", ["--board", "x9"], 2, "there is no 'x9'; choose from"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(

@@ -285,7 +285,7 @@ def test_the_command(server: Server, folder: Path) -> None:
             (("--core", "a"), 2, "'a' is not X,Y in logical coordinates"),
             (("--core", "1,-1"), 2, "'1,-1' is not X,Y"),
             (("--at", "5"), 2, "--at is for --file"),
-            (("--bad",), 2, "unrecognized arguments"),
+            (("--bad",), 2, "unknown option or argument: --bad"),
         ):
             done = ttmem(server, *arguments)
             assert (done.returncode, said in done.stderr, done.stdout) == (code, True, "")

@@ -192,10 +192,10 @@ def test_losses_make_the_verdict_doubtful(server: Server, legacy: Callable[..., 
         (["--older=-1"], 2, "not a time: '-1'"),
         (["--older", "1.5h"], 2, "such as 5m"),
         (["--pid", "python"], 2, "'python' is not a process id"),
-        (["--pid"], 2, "expected one argument"),
+        (["--pid"], 2, "--pid needs a value"),
         (["--pid", "99999999"], 1, "no process 99999999 has reported"),
         (["--chip", "nowhere & more"], 1, "there is no chip 'nowhere & more'"),
-        (["extra"], 2, "unrecognized arguments"),
+        (["extra"], 2, "unknown option or argument: extra"),
     ],
 )
 def test_wrong_arguments(server: Server, arguments: list[str], code: int, words: str) -> None:

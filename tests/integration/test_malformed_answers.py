@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], int]] = {
     "smi -d": (["smi", "-d", UID], ["/snapshot"], 1),
     "smi --csv": (["smi", "--csv"], ["/snapshot"], 1),
     "l1": (["l1", "-d", UID, "--core", "0,0"], ["/snapshot", f"/cores?chip={UID}&core=0%2C0"], 1),
-    "leaks": (["leaks"], ["/leaks?older=60"], 1),
+    "leaks": (["leaks"], ["/snapshot", "/leaks?older=60"], 1),
     "dump": (["dump"], ["/snapshot", "/dump?limit=10"], 1),
     "dump --json": (["dump", "--json"], ["/dump?limit=10"], 1),
     "dump --by": (["dump", "--by", "op"], ["/breakdown?by=op&limit=10000"], 1),

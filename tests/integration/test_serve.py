@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,45 @@ def test_json_lines(serve: Serve, legacy: Legacy) -> None:
     assert (line["event"], line["kind"], line["pid"], line["id"]) == ("allocated", "l1", client.pid, 0x1000)
     warning = wait_until(lambda: "device_id -5" in (t := server.err.read_text()) and t, "the warning")
     assert any(json.loads(w)["event"] == "warning" for w in warning.splitlines() if w.startswith("{"))
+
+
+@pytest.mark.parametrize("options", [(), ("--stats",), ("--stats", "--quiet")])
+def test_statistics_at_the_end_only_if_asked_for(options: tuple[str, ...], serve: Serve, legacy: Legacy) -> None:
+    server = serve(*options)
+    client = legacy(server)
+    client.say("alloc 0 4096 1 0x1000")
+    assert client.query(0)["l1"] == 4096
+    assert server.stop() == 0
+    log = server.log.read_text()
+    assert ("Current Statistics:" in log) is ("--stats" in options)
+    assert ("    L1: 4096 bytes (4 KB)" in log) is ("--stats" in options)
+
+
+def test_a_server_that_is_asked_while_it_ends_says_nothing_about_it(serve: Serve) -> None:
+    server = serve("--quiet", "--machine", "/")
+    answered = threading.Event()
+
+    def ask() -> None:
+        """Keep several requests in flight until the connection ends."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.connect(server.api)
+            try:
+                while True:
+                    sock.sendall(20 * b"GET /snapshot HTTP/1.1\r\nHost: ttmem\r\n\r\n")
+                    if not sock.recv(1 << 16):
+                        return
+                    answered.set()
+            except OSError:
+                return
+
+    askers = [threading.Thread(target=ask) for _ in range(8)]
+    for asker in askers:
+        asker.start()
+    assert answered.wait(PATIENCE)
+    assert server.stop() == 0
+    for asker in askers:
+        asker.join(PATIENCE)
+    assert server.err.read_text().splitlines() == [f"ttmem: serving {server.path}, API {server.api}"]
 
 
 def test_a_flood_is_summarised_with_a_count(serve: Serve, legacy: Legacy) -> None:
@@ -121,7 +161,7 @@ def test_sigusr1_prints_what_remains_and_sighup_is_harmless(serve: Serve, legacy
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_end_is_clean_and_ends_with_statistics(serve: Serve, legacy: Legacy, number: int) -> None:
-    server = serve()
+    server = serve("--stats")
     client = legacy(server)
     client.say("alloc 0 4096 0 0x1000")
     client.query(0)

@@ -78,7 +78,7 @@ def test_nothing_to_show(folder: Path, env: dict[str, str]) -> None:
     ("arguments", "code", "said"),
     [
         (["--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
-        (["-d", "9"], 1, "there is no chip '9'; there are 0 = 0000:01:00.0"),
+        (["-d", "9"], 1, "there is no chip '9'; there is n150 chip 0 (id 0000:01:00.0)"),
         (["--chip", "0,nine"], 1, "there is no chip 'nine'"),
         (["-d", ""], 2, "'' names no chip"),
         (["-d", "0,"], 2, "'0,' names no chip"),
@@ -194,7 +194,7 @@ def test_a_server_that_does_not_let_us_in(server: Server, folder: Path, env: dic
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=asking, cwd="/")
     assert done.returncode == 0, done.stderr
     assert "server out of reach" in " ".join(done.stdout.splitlines()[:2])
-    assert f"{server.api}: you may not connect to it; ask for the group" in " ".join(done.stdout.split())
+    assert f"{server.path}: you may not connect to it; ask for the group" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("answer", [b"HELO", b"HTTP/1.1 200 OK\r\n\r\nhello", b"HTTP/1.1 200 OK\r\n\r\n{}"])
@@ -210,7 +210,8 @@ def test_something_else_answers(folder: Path, env: dict[str, str], answer: bytes
                 connection.sendall(answer)
             assert asking.stderr is not None
             said = asking.stderr.read()
-            assert f"the program on {path} is not a ttmem server" in said or f"{path} answers with None" in said
+            name = str(folder / "other.sock")
+            assert f"the program on {name} is not a ttmem server" in said or f"{name} answers with None" in said
     assert asking.returncode == 1
 
 

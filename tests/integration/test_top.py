@@ -129,13 +129,13 @@ def test_a_terminal_that_is_closed_meanwhile(top: Callable[..., Terminal], root:
 def test_keys(top: Callable[..., Terminal], root: Path) -> None:
     machines.t3k(root)
     terminal = top("--root", str(root))
-    terminal.wait_for("Chip 0 01:00.0")
+    terminal.wait_for("chip 0 (id 0000:01:00.0)")
     terminal.press("\x1b[B")  # down
-    terminal.wait_for("Chip 1 02:00.0")
+    terminal.wait_for("chip 1 (id 0000:02:00.0)")
     terminal.press("\t")
-    terminal.wait_for("Chip 2 03:00.0")
+    terminal.wait_for("chip 2 (id 0000:03:00.0)")
     terminal.press("\x1b[Z")  # shift and tab
-    terminal.wait_for("Chip 1 02:00.0")
+    terminal.wait_for("chip 1 (id 0000:02:00.0)")
     terminal.press("3")
     terminal.wait_for("voltage")
     terminal.press("?")
@@ -158,13 +158,13 @@ def test_keys(top: Callable[..., Terminal], root: Path) -> None:
 def test_mouse(top: Callable[..., Terminal], root: Path) -> None:
     machines.t3k(root)
     terminal = top("--root", str(root))
-    text = terminal.wait_for("Chip 0 01:00.0")
+    text = terminal.wait_for("chip 0 (id 0000:01:00.0)")
     wait_until(lambda: "1006" in terminal.screen.modes or (terminal.read() and False), "asking for the mouse")
     y = next(number for number, line in enumerate(text.splitlines()) if "03:00.0" in line)
     terminal.click(4, y)
-    terminal.wait_for("Chip 2 03:00.0")
+    terminal.wait_for("chip 2 (id 0000:03:00.0)")
     terminal.press("\x1b[<64;5;5M")  # the wheel, up
-    terminal.wait_for("Chip 1 02:00.0")
+    terminal.wait_for("chip 1 (id 0000:02:00.0)")
     terminal.click(text.splitlines()[0].index("Telemetry"), 0)
     terminal.wait_for("voltage")
 
@@ -230,12 +230,12 @@ def test_a_textual_without_its_private_parts(env: dict[str, str], root: Path) ->
     )
     terminal = Terminal(env, sys.executable, "-c", program, "top", "--root", str(root), "-r", "100")
     try:
-        terminal.wait_for("Chip 0 01:00.0")
+        terminal.wait_for("chip 0 (id 0000:01:00.0)")
         terminal.press("\t")
-        text = terminal.wait_for("Chip 1 02:00.0")
-        assert "Chip 0 01:00.0" not in text
+        text = terminal.wait_for("chip 1 (id 0000:02:00.0)")
+        assert "chip 0 (id 0000:01:00.0)" not in text
         terminal.press("3")
-        assert "Chip 1 02:00.0" not in terminal.wait_for("voltage")
+        assert "chip 1 (id 0000:02:00.0)" not in terminal.wait_for("voltage")
         clock = text.splitlines()[0][-12:]
         terminal.wait_for(lambda text: text.splitlines()[0].endswith(" UTC") and clock not in text, "the next second")
         terminal.press("q")
@@ -278,9 +278,9 @@ def test_a_server_that_comes_goes_and_comes_again(
 def test_a_chip_that_disappears(top: Callable[..., Terminal], root: Path) -> None:
     machine = machines.t3k(root)
     terminal = top("--root", str(root), "-r", "100")
-    terminal.wait_for("Chip 0 01:00.0")
+    terminal.wait_for("chip 0 (id 0000:01:00.0)")
     terminal.press("\x1b[B")
-    terminal.wait_for("Chip 1 02:00.0")
+    terminal.wait_for("chip 1 (id 0000:02:00.0)")
     machine.remove(1)
     text = terminal.wait_for("gone")
     assert "03:00.0" in text
@@ -291,7 +291,7 @@ def test_a_chip_that_disappears(top: Callable[..., Terminal], root: Path) -> Non
 def test_what_was_chosen_is_remembered(top: Callable[..., Terminal], root: Path, env: dict[str, str]) -> None:
     machines.n150(root)
     first = top("--root", str(root))
-    first.wait_for("Chip 0 01:00.0")
+    first.wait_for("chip 0 (id 0000:01:00.0)")
     first.press("t3-q")
     assert first.ended() == 0
     kept = json.loads(Path(env["XDG_CONFIG_HOME"], "ttmem", "top.json").read_text())

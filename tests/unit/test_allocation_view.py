@@ -60,7 +60,7 @@ def picture_of(server: bool = True, chips: int = 4) -> Json:
     snapshot["chips"] = [{**blank.chip(f"u{number}", board="n150"), "kmd": number} for number in range(chips)]
     snapshot["processes"] = [{**blank.process(4711, "tracked"), "name": "python", "allocations": 250}]
     snapshot["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
-    why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
+    why = "no ttmem server answers on /run/ttmem/ttmem.sock; start one with `ttmem serve`"
     snapshot["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
     return snapshot
 

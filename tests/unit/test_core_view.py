@@ -33,7 +33,7 @@ def picture_of(server: bool = True, chips: int = 2) -> Json:
     snapshot: Json = blank.snapshot("2026-01-02T03:04:05.000Z", "box")
     snapshot["chips"] = [{**blank.chip(f"{77 + number}", board="n150"), "kmd": number} for number in range(chips)]
     snapshot["server"] = {"pid": 99, "version": "1.2.3", "events": 5} if server else None
-    why = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
+    why = "no ttmem server answers on /run/ttmem/ttmem.sock; start one with `ttmem serve`"
     snapshot["sources"] = [] if server else [{"name": "server", "state": "not running", "detail": why}]
     return snapshot
 

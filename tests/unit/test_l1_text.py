@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.unit.test_core_map import GRID, N150, Account
 from tests.unit.test_smi_machines import RENEW
 from tests.unit.test_smi_properties import anything, width_of
+from ttmem.documents.common_text import chip_title
 from ttmem.documents.cores import Cores, parse_core
 from ttmem.model.core_sets import ROW, CoreRange, core_id, mask_of
 from ttmem.model.events import Allocated, ProgramCompiled, ProgramRun
@@ -102,7 +103,7 @@ SCENES: dict[str, tuple[Callable[[], Account], str | None]] = {
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str, style: str) -> None:
     make, board = SCENES[scene]
-    text = render(answer(make(), "3,2", board), f"0 01:00.0 {board or ''}".strip(), STYLES[style]) + "\n"
+    text = render(answer(make(), "3,2", board), chip_title("0000:01:00.0", 0, board), STYLES[style]) + "\n"
     file = SCREENS / f"{scene}-{style}.txt"
     if RENEW:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,6 @@ def test_imports_go_downwards(module: str) -> None:
 # A screen is made of documents. Beside them the dashboard reads /proc and keeps its settings in a file.
 SHOWN = {"", "model", "wire", "documents", "show"}  # "": the version
 NOT_DOCUMENTS = {
-    "ttmem.show.peaks_text": {"ttmem.ingest.clock"},  # the form of a time stamp
     "ttmem.show.top.parts.process_tree": {"ttmem.sources.process_lookup"},
     "ttmem.show.top.settings": {"ttmem.recording.output_files"},
     "ttmem.show.top.signals": {"ttmem.sources.process_lookup"},

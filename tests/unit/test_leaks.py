@@ -14,7 +14,7 @@ from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.state import Limits
 from ttmem.documents import leaks
-from ttmem.documents.leaks import LISTED, LeakFinder, leaks_text
+from ttmem.documents.leaks import LISTED, LeakFinder
 from ttmem.model.events import (
     Allocated,
     DeviceOpened,
@@ -31,9 +31,17 @@ from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.units import human
 from ttmem.server.http_server import Request
+from ttmem.show.chip_table import Names
+from ttmem.show.leaks_text import render
+from ttmem.show.text import Style
 
 KIB, MIB = 1 << 10, 1 << 20
 NOW = 1000.0
+
+
+def leaks_text(found: Any) -> str:
+    """The text, without a snapshot that has names for the chips."""
+    return render(found, Names([], Style(), {}))
 
 
 class Scene:
@@ -284,8 +292,8 @@ def test_the_text_of_leaks(scene: Scene) -> None:
         "",
         "leak: 12.5 MiB in 4 buffers, held for 60 s or longer by living processes",
         "       bytes     count   oldest youngest  kind  process              chip, what",
-        "    12.0 MiB         3   15 min    100 s  dram  42 python            assumed:0, ttnn.add, grows",
-        "   512.0 KiB         1    5 min    5 min  l1    42 python            assumed:0, 512.0 KiB each",
+        "    12.0 MiB         3   15 min    100 s  dram  42 python            chip assumed:0, ttnn.add, grows",
+        "   512.0 KiB         1    5 min    5 min  l1    42 python            chip assumed:0, 512.0 KiB each",
         "young, held for less than 60 s: 1.0 KiB in 1 allocation",
         "program cache: nothing",
         "trace: nothing",

@@ -31,7 +31,6 @@ from ttmem.doctor.findings import Finding
 from ttmem.doctor.hook_coverage import Coverage, Function, Kinds
 from ttmem.documents import explanation, metal_reports
 from ttmem.documents.dump import kernels_text, remaining_text
-from ttmem.documents.leaks import leaks_text
 from ttmem.imports.detection import read as read_capture
 from ttmem.imports.import_result import summary as import_summary
 from ttmem.imports.to_events import EventTranslation
@@ -43,13 +42,14 @@ from ttmem.server import metrics
 from ttmem.server.daemon import Options, Server
 from ttmem.show import breakdown_table as breakdown_table
 from ttmem.show import doctor_text as doctor
-from ttmem.show import dump_text, import_text, peaks_text
+from ttmem.show import dump_text, import_text, leaks_text, peaks_text
 from ttmem.show import explain_text as explain
 from ttmem.show import l1_text as l1view
 from ttmem.show import reports_text as reports
 from ttmem.show import smi_csv as csv
 from ttmem.show import smi_screen as smi
 from ttmem.show import wheel_text as wheel
+from ttmem.show.chip_table import Names
 from ttmem.show.run_text import render as summary
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard import Dashboard
@@ -102,6 +102,12 @@ def _chip_of(chips: int) -> str:
     return str(world(chips).snapshot["chips"][0]["chip"])
 
 
+def _names(style: Style) -> Names:
+    """Names of chips as the commands make them: of a snapshot that was cleaned."""
+    chips = style.clean([{**chip, "board": HOSTILE} for chip in world(1).snapshot["chips"]])
+    return Names(chips, style, {_chip_of(1): 0})
+
+
 def _peaks() -> Any:
     from ttmem.documents.peaks import peaks
 
@@ -132,12 +138,12 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "dump": (lambda: _dump("all"), lambda found, style: dump_text.render(found, world(1).snapshot, style, 10)),
     "dump of the proof of concept": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
     "kernels": (lambda: _dump("kernels"), lambda found, style: kernels_text(found, NOW)),
-    "leaks": (lambda: world(1).get("/leaks?older=1"), lambda found, style: leaks_text(found)),
+    "leaks": (lambda: world(1).get("/leaks?older=1"), lambda found, style: leaks_text.render(found, _names(style))),
     "l1": (
         lambda: world(1).get(f"/cores?chip={_chip_of(1)}&core=0,0"),
         lambda found, style: l1view.render(found, HOSTILE, style),
     ),
-    "peaks": (_peaks, peaks_text.render),
+    "peaks": (_peaks, lambda found, style: peaks_text.render(found, _names(style), style)),
     "import": (_import, import_text.render),
     **{
         f"breakdown by {by}": (

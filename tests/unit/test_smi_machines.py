@@ -29,7 +29,7 @@ from ttmem.sources.machine import Machine
 SCREENS = Path(__file__).resolve().parent.parent / "data" / "screens"
 RENEW = os.environ.get("TTMEM_RENEW_SCREENS") == "1"
 TIME, HOST = "2026-01-02T03:04:05.678901Z", "box"
-WHY = "no ttmem server answers on /run/ttmem/ttmem.api.sock; start one with `ttmem serve`"
+WHY = "no ttmem server answers on /run/ttmem/ttmem.sock; start one with `ttmem serve`"
 GIB, MIB = 1 << 30, 1 << 20
 Json = Any  # a document made by hand, or a part of one
 

@@ -24,7 +24,11 @@ from ttmem.show.text import Column, Style, fit_line, style_of, table, wrap
 Json = Any  # a document made by hand, or a part of one
 
 
-@pytest.mark.parametrize("name", ["2", "kmd:2", "0000:03:00.0", "03:00.0", "880003", "80003", "…0003"])
+@pytest.mark.parametrize(
+    "name",
+    ["2", "kmd:2", "0000:03:00.0", "03:00.0", "880003", "80003", "…0003", "chip 2", "n300 chip 2",
+     "n300 chip 2 (id 880003)"],
+)  # fmt: skip
 def test_a_chip_by_each_of_its_names(name: str, folder: Path) -> None:
     found = only(t3k(folder), [name])
     assert [chip["kmd"] for chip in found["chips"]] == [2]
@@ -45,9 +49,9 @@ def test_several_chips_and_none_but_their_processes(folder: Path) -> None:
 
 def test_a_chip_that_is_not_there(folder: Path) -> None:
     empty: Json = blank.snapshot("", "")
-    with pytest.raises(UnknownChip, match=r"no chip '7'; there are 0 = 0000:01:00.0, 880002$"):
+    with pytest.raises(UnknownChip, match=r"no chip '7'; there are n300 chip 0 \(id 0000:01:00.0\), n300 chip 880002$"):
         only(n300(folder), ["7"])
-    with pytest.raises(UnknownChip, match="no chip '0', nor any other"):
+    with pytest.raises(UnknownChip, match="no chip '0'; no chip is known"):
         only(empty, ["0"])
 
 
@@ -57,6 +61,14 @@ def test_a_name_of_two_chips() -> None:
     with pytest.raises(UnknownChip, match="'5' is the name of 2 chips"):
         only(snapshot, ["5"])
     assert [chip["chip"] for chip in only(snapshot, ["kmd:5"])["chips"]] == ["a"]
+
+
+def test_an_assumed_chip_does_not_take_the_number_of_a_real_one() -> None:
+    snapshot: Json = blank.snapshot("", "")
+    snapshot["chips"] = [{**blank.chip("a"), "kmd": 0}, {**blank.chip("assumed:0"), "kmd": 0, "identity": "assumed"}]
+    assert [only(snapshot, [name])["chips"][0]["chip"] for name in ("0", "assumed:0", "chip assumed:0")] == [
+        *("a", "assumed:0", "assumed:0")
+    ]
 
 
 def rows_of(snapshot: Json) -> list[dict[str, str]]:

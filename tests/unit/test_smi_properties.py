@@ -180,7 +180,9 @@ def test_the_lines_of_a_breakdown_add_up_to_their_total(snapshot: Json, width: i
     (chip,) = snapshot["chips"]
     assert sum(size or 0 for size in chip["memory"]["l1"]["at_once_parts"].values()) == chip["memory"]["l1"]["at_once"]
     text = render(snapshot, Style(width))
-    found = [(name, float(size) * UNITS[unit[0]]) for name, size, unit in LINE.findall(text.partition("\nChip ")[2])]
+    found = [
+        (name, float(size) * UNITS[unit[0]]) for name, size, unit in LINE.findall(text.partition("\n\nn150 chip ")[2])
+    ]
     totals = [place for place, (name, _) in enumerate(found) if name.endswith(" total")]
     assert [found[place][0] for place in totals] == ["DRAM total", "L1 total"]
     dram, l1 = (size for name, size in found if name.endswith(" total"))

@@ -53,11 +53,11 @@ class Account:
         for event in events:
             self.ledger.apply(time, source, event)
 
-    def text(self, server: Any = SERVER, style: Style | None = None, **keywords: Any) -> str:
+    def text(self, server: Any = SERVER, style: Style | None = None, numbers: Any = None, **keywords: Any) -> str:
         snapshot: Any = take_snapshot(
             self.ledger, time="2026-01-02T03:04:05.678Z", host="box", server=server, **keywords
         )
-        return render(snapshot, style)
+        return render(snapshot, style, numbers=numbers)
 
 
 def opened(board: str, chip_id: str, device: int = 0) -> DeviceOpened:
@@ -114,13 +114,14 @@ def test_what_a_memory_reporter_says() -> None:
     account.apply(model, opened("n150", "chip"), Allocated(0, Kind.L1, 4096, 3 * MIB // 2))
     account.apply(model, Viewed(0, 1, Kind.L1, 64, 1464 * KIB, 952 * MIB // 640, 0))
     text = account.text()
-    found = [line.split() for line in section(text, "Chip ") if line.lstrip().startswith("L1 ")]
+    found = [line.split() for line in section(text, "n150 chip 0 (id chip)") if line.lstrip().startswith("L1 ")]
     assert [line[:2] for line in found] == [
         ["L1", word] for word in ("buffers", "total", "tracked", "reported", "inferred")
     ]
     assert " ".join(found[2][3:]) == "1.5 MiB / 91.5 MiB 2% allocator-tracked"
     assert " ".join(found[3][2:]) == "95.2 MiB total from MemoryReporter"
-    assert "93.7 MiB CB + kernels (inferred): what is not tracked" in " ".join(" ".join(section(text, "Chip ")).split())
+    words = " ".join(" ".join(section(text, "n150 chip")).split())
+    assert "93.7 MiB CB + kernels (inferred): what is not tracked" in words
 
 
 def test_nobody_and_nothing() -> None:
@@ -179,7 +180,7 @@ def crowded() -> Account:
 
 
 def test_shared_in_time_is_said() -> None:
-    breakdown = " ".join(" ".join(section(crowded().text(), "Chip ")).split())
+    breakdown = " ".join(" ".join(section(crowded().text(), "p150 chip ")).split())
     assert "110.0 MiB / 165.0 MiB 67% resident, 230.0 MiB held by all cached programs" in breakdown
     assert "110.0 MiB / 165.0 MiB 67% 230.0 MiB with all cached programs" in breakdown
     assert amounts(chip_row(crowded()))[1] == (110.0 * MIB, 165.0 * MIB), "of 165 MiB, 110 are in use at once"
@@ -287,7 +288,7 @@ def test_more_than_a_chip_has_is_said_in_words() -> None:
     account = Account()
     account.apply(account.process(1), opened("n150", "chip"), Allocated(0, Kind.DRAM, 4096, 13 * GIB))
     assert amounts(chip_row(account))[0] == (12.0 * GIB, 12.0 * GIB)
-    assert "! Chip 0: 13.0 GiB of DRAM are accounted for, and it has 12.0 GiB" in account.text()
+    assert "! n150 chip 0: 13.0 GiB of DRAM are accounted for, and it has 12.0 GiB" in account.text()
 
 
 @pytest.mark.parametrize("board", ["n150", None])
@@ -351,7 +352,7 @@ def test_equal_amounts_on_many_chips_are_one_row() -> None:
         ["0-4,6-31", "each"],
         ["5"],
     ]
-    assert "Chips 0-4,6-31: 31 alike, each" in account.text()
+    assert "chips 0-4,6-31: 31 alike, each" in account.text()
 
 
 def remote(*ends: int) -> Account:
@@ -374,11 +375,11 @@ def remote(*ends: int) -> Account:
     ],
 )
 def test_of_many_chips_without_a_number_only_neighbours_are_a_range(ends: tuple[int, ...], said: str) -> None:
-    assert said in section(remote(*ends).text(style=Style(160)), "PID")[1]
+    assert said in section(remote(*ends).text(style=Style(160), numbers={}), "PID")[1]
 
 
 def test_each_is_not_what_is_cut_off() -> None:
-    row = section(remote(1, 2, 3, 4).text(style=Style(60)), "PID")[1]
+    row = section(remote(1, 2, 3, 4).text(style=Style(60), numbers={}), "PID")[1]
     assert re.search(r"tracked each of …0+… ", row), row
 
 
@@ -393,11 +394,11 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     rows = section(text, "PID")[1:]
     assert [row.split()[0] for row in rows[1:-1]] == [str(number) for number in range(26, 32)]
     assert rows[-1].split()[:5] == ["25", "more,", "sum", f"{sum(range(1, 26)) / 4:.1f}", "GiB"]
-    titles = [line for line in text.splitlines() if line.startswith("Chip ")]
+    titles = [line for line in text.splitlines() if line.startswith("chip ")]
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
     assert "The 28 chips that are less full are left out here" in text
     snapshot: Any = take_snapshot(account.ledger, time="", host="box", server=SERVER)
-    assert len(re.findall(r"^Chip \d", render(snapshot, in_full=True), re.MULTILINE)) == 32, "as with -d"
+    assert len(re.findall(r"^chip \d+ \(id 1\d\d\)$", render(snapshot, in_full=True), re.MULTILINE)) == 32, "as with -d"
 
 
 def test_chips_of_which_a_process_tells_nothing_are_in_no_sum() -> None:

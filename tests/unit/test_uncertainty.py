@@ -23,7 +23,6 @@ from ttmem.account.uncertainty import added
 from ttmem.doctor.snapshot_checks import losses
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.dump import DumpBuilder, remaining_text
-from ttmem.documents.leaks import leaks_text
 from ttmem.documents.metal_reports import tracked
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.model.events import Allocated, Audited, DeviceOpened, Event, Extra, Freed, ProcessExited, Uncertain
@@ -35,6 +34,8 @@ from ttmem.model.validation import MAX_COUNT
 from ttmem.recording.event_file import EventFileReader, EventFileWriter
 from ttmem.run.budget_verdicts import Limits, judge
 from ttmem.server import metrics
+from ttmem.show.chip_table import Names
+from ttmem.show.leaks_text import render as render_leaks
 from ttmem.show.run_text import render as render_run
 from ttmem.show.smi_screen import render as render_smi
 from ttmem.show.text import Style
@@ -258,7 +259,9 @@ def test_leaks(held: bool) -> None:
     assert found["uncertain"] == [{"reason": "unknown_frees", "count": 2}]
     assert found["doubts"][0].startswith("the agent counted unknown_frees 2 (frees of buffers")
     what = "leak: 2 groups, 20 B in 2 buffers" if held else "no leak"
-    assert leaks_text(found).splitlines()[-1] == f"verdict: uncertain (unknown_frees 2): {what}"
+    assert (
+        render_leaks(found, Names([], Style(), {})).splitlines()[-1] == f"verdict: uncertain (unknown_frees 2): {what}"
+    )
     assert scene.find(pids=frozenset({2}))["uncertain"] == scene.find(chip="778")["uncertain"] == []
     assert scene.find(chip="777")["uncertain"] == found["uncertain"]
     scene.tell(one, 1, ProcessExited())

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 COMMANDS = {
-    "demo": "everything at once on simulated devices: a server, a workload, the snapshot",
-    "run": "run a command that uses ttnn and account for all the device memory it takes",
-    "env": "print what a service or container needs in its environment to do the same",
+    "demo": "show everything on simulated devices: a server, a workload, the dashboard",
+    "run": "run a command that uses ttnn and account for its device memory",
+    "env": "print the environment in which a service or container reports",
     "serve": "run the allocation server",
-    "smi": "one snapshot: chips, memory, processes",
-    "top": "the live dashboard: views, charts, processes, every core's L1",
-    "l1": "the L1 of a chip, core by core: how full, how close to a clash, whose it is",
-    "explain": "why tt-metal refused: out of memory, clashes, full rings and trace regions in a log",
-    "doctor": "why do I see nothing: look at everything and say what to do",
-    "dump": "what is allocated now",
-    "leaks": "what is still held and why, with an exit code for CI",
-    "replay": "fold a recorded event file again",
-    "import": "what ttnn itself recorded (graph captures, reports) as an event file",
+    "smi": "show one snapshot: chips, memory, processes",
+    "top": "show the live dashboard: charts, processes, the L1 of every core",
+    "l1": "show the L1 of a chip, core by core",
+    "explain": "explain failed allocations in a log or an event file",
+    "doctor": "find out why ttmem shows nothing, or too little",
+    "dump": "show what is allocated now",
+    "leaks": "show what is still held and why, with an exit code for CI",
+    "replay": "show the account of a recorded event file",
+    "import": "convert graph captures and reports of ttnn to an event file",
     "completion": "print a completion script for bash, zsh or tcsh",
 }
 _MODULES = {"import": "import_"}  # where the command's name is a word of Python
@@ -63,10 +63,38 @@ class Answered:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its complaints quote arguments, which a shell may have made of the names of files."""
+    """Reports wrong usage in one line, in the same words with every version of Python."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(printable(message))
+        text = _plain(message)
+        complain(f"{self.prog}: {text}" + ("" if "; " in text else f"; `{self.prog} --help` lists the options"))
+        raise SystemExit(2)
+
+
+def _plain(message: str) -> str:
+    """A message of argparse in plain words.
+
+    >>> _plain("argument --by: invalid choice: 'size' (choose from 'op', 'line')")
+    "--by: there is no 'size'; choose from op, line"
+    >>> _plain("argument --csv: not allowed with argument --json")
+    '--csv and --json cannot be used together'
+    """
+    import re
+
+    for pattern, text in (
+        (r"argument (.+): invalid choice: (.*) \(choose from (.*)\)", r"\1: there is no \2; choose from \3"),
+        (r"argument (.+): not allowed with argument (.+)", r"\1 and \2 cannot be used together"),
+        (r"argument (.+): expected one argument", r"\1 needs a value"),
+        (r"argument (.+): ignored explicit argument (.*)", r"\1 takes no value, not \2"),
+        (r"the following arguments are required: (.*)", r"\1 is missing"),
+        (r"unrecognized arguments: (.*)", r"unknown option or argument: \1"),
+        (r"argument (.+?): (.*)", r"\1: \2"),
+    ):
+        if found := re.fullmatch(pattern, message, re.DOTALL):
+            said = found.expand(text)
+            head, choices, listed = said.rpartition("choose from ")
+            return head + choices + listed.replace("'", "") if choices else said
+    return message
 
 
 class CommandError(Exception):
@@ -190,5 +218,5 @@ def _meant(name: str) -> str:
 def _help() -> str:
     lines = ["usage: ttmem COMMAND [options]", "", "Where every byte of a Tenstorrent accelerator's memory goes.", ""]
     lines += [f"  {name:10} {text}" for name, text in COMMANDS.items()]
-    lines += ["", "`ttmem COMMAND --help` explains a command."]
+    lines += ["", "`ttmem COMMAND --help` describes a command."]
     return "\n".join(lines)

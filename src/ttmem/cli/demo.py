@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See everything at once on simulated devices: a server, a workload in processes of its own, the snapshot.
+"""Show everything on simulated devices: a server, a workload in its own processes, and the dashboard.
 
-On a terminal it opens the dashboard of `ttmem top`, while the workload goes on until q is pressed. Elsewhere, or with
---once, the workload runs to its end as fast as it can; then a snapshot of its fullest moment and a summary are printed.
+On a terminal, it opens the dashboard of `ttmem top`, and the workload runs until q is pressed. Elsewhere, or with
+--once, the workload runs to its end; then a snapshot of the moment with the most memory and a summary are printed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ttmem.cli import CommandError
+from ttmem.cli import CommandError, complain
+from ttmem.cli.options import add_socket, add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.model.printable import printable
 from ttmem.model.units import human
@@ -25,7 +26,7 @@ from ttmem.show.smi_screen import render
 from ttmem.show.text import style_of
 from ttmem.sim.board_types import MACHINES
 from ttmem.sim.workloads import WORKLOADS, parts_of
-from ttmem.wire.api_client import ApiError
+from ttmem.wire.api_client import ApiError, get_json
 from ttmem.wire.endpoint import api_path
 
 if TYPE_CHECKING:
@@ -34,22 +35,27 @@ if TYPE_CHECKING:
 _STEP_SECONDS = 0.05  # from a step of a live workload to the next
 _ENDLESS_ROUNDS = 1 << 40
 _NOTICE_SECONDS = 5.0
+_ASK_SECONDS = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {entry.summary}" for name, entry in WORKLOADS.items())
     parser.add_argument(
-        "workload", nargs="?", type=_workload, default="decode", metavar="NAME", help=f"default decode. {listed}"
+        "workload",
+        nargs="?",
+        type=_workload,
+        default="decode",
+        metavar="NAME",
+        help=f"workload (default: decode). {listed}",
     )
     parser.add_argument(
-        "--devices", default="n150", choices=MACHINES, help="the simulated machine (default n150: four)"
+        "--devices", default="n150", choices=MACHINES, help="simulated machine (default: n150, four chips)"
     )
-    parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after that time")
-    parser.add_argument("--once", action="store_true", help="one snapshot and a summary, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="only the snapshot of the fullest moment, as data")
-    parser.add_argument(
-        "--socket", metavar="PATH", help="report to the server there (default: $TTMEM_SOCKET, else a private one)"
-    )
+    parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after N seconds")
+    parser.add_argument("--once", action="store_true", help="print one snapshot and a summary, also on a terminal")
+    parser.add_argument("--json", action="store_true", help='print the snapshot as JSON, schema "ttmem.snapshot/1"')
+    add_socket(parser, "socket of the server to report to (default: $TTMEM_SOCKET if it answers, otherwise its own)")
+    add_utc(parser)
 
 
 def _workload(text: str) -> str:
@@ -64,19 +70,32 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
 
 
 def run(args: argparse.Namespace) -> int:
     live = not (args.once or args.json) and _can_draw()
-    path = args.socket or os.environ.get("TTMEM_SOCKET") or None
+    path = args.socket or _server_of_environment()
     _end_on_signals()
     try:
         with demo_session(path, args.devices if live else None) as session:
             return _run_workload(args, session, live)
     except (DemoError, ApiError) as error:
         raise CommandError(str(error)) from None
+
+
+def _server_of_environment() -> str | None:
+    """The server of TTMEM_SOCKET. One that is not there is no error: the demo has its own."""
+    path = os.environ.get("TTMEM_SOCKET")
+    if not path:
+        return None
+    try:
+        get_json("/health", socket_path=api_path(path), timeout=_ASK_SECONDS)
+    except ApiError:
+        complain(f"ttmem demo: TTMEM_SOCKET: no server answers on {path}; the demo starts its own")
+        return None
+    return path
 
 
 def _can_draw() -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why do I see nothing? Look at driver, devices, server, agent, ttnn and running programs, and say what is wrong.
+"""Find out why ttmem shows nothing, or too little: check driver, devices, server, agent, ttnn and running programs.
 
-Nothing is changed, no device is opened, no workload is disturbed. Each problem comes with what was looked at, what was
+It changes nothing, opens no device and disturbs no workload. For each problem it prints what was checked, what was
 found, and what to do; docs/troubleshooting.md has a section on each check.
 
 Exit code: 0 nothing is broken (warnings do not count, nor does what could not be checked), 3 something is broken, or
@@ -31,31 +31,29 @@ _INCOMPLETE = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.doctor/1"')
+    parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.doctor/1"')
     parser.add_argument(
-        "--python", metavar="PATH", type=_interpreter, help="the interpreter whose ttnn to look at (default: this one)"
+        "--python", metavar="PATH", help="interpreter whose ttnn is checked (default: the one that runs ttmem)"
     )
     parser.add_argument(
         "--wheel",
         metavar="PATH",
         nargs="?",
         const="",
-        help="only say, hook by hook, what the agent would see with a ttnn: its folder, its libtt_metal.so, or an "
+        help="only print, hook by hook, what the agent can track with a ttnn: its folder, its libtt_metal.so, or an "
         "interpreter that has it (default: that of --python)",
     )
     add_socket(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show in full what is fine, too")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also print the details of checks that passed")
     parser.add_argument("--root", metavar="FOLDER", default="/", help=argparse.SUPPRESS)
 
 
-def _interpreter(text: str) -> str:
-    found = shutil.which(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"there is no program {text!r} that could be run")
-    return found
-
-
 def run(args: argparse.Namespace) -> int:
+    if args.python is not None:
+        python = shutil.which(args.python)
+        if python is None:
+            raise CommandError(f"--python: {args.python!r} is not a program that can be run; name an interpreter")
+        args.python = python
     if args.wheel is not None:
         return _wheel(args)
     found = document(examine(DoctorContext(args.root, os.environ, api=api_socket(args), python=args.python)))

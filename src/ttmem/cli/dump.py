@@ -28,6 +28,7 @@ from ttmem.cli.options import (
     add_socket,
     add_style,
     add_top,
+    add_utc,
     api_socket,
     flat,
 )
@@ -48,7 +49,9 @@ _LONG_ANSWER_SECONDS = 60.0  # goes through every live allocation
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
     parser.add_argument(
-        "--json", action="store_true", help='as data, schema "ttmem.dump/1", "ttmem.breakdown/1" or "ttmem.reports/1"'
+        "--json",
+        action="store_true",
+        help='print JSON, schema "ttmem.dump/1", "ttmem.breakdown/1" or "ttmem.reports/1"',
     )
     add_pids(parser, "only what this process holds")
     add_chips(parser, "only what is on this chip")
@@ -65,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
     add_style(parser)
+    add_utc(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@
   docker run $(ttmem env --format docker) IMAGE …
   ttmem env --format k8s              parts of a pod's specification
 
-A process inherits them through exec, so vLLM's workers, torchrun's and MPI's ranks report each for itself.
+Child processes inherit them, so that each worker of vLLM and each rank of torchrun or MPI reports its own memory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Callable
 
 from ttmem.agent import AgentMissing, require
 from ttmem.cli import CommandError
-from ttmem.cli.options import add_stacks, stack_frames
+from ttmem.cli.options import add_socket, add_stacks, stack_frames
 from ttmem.run.environment import variables
 from ttmem.wire.endpoint import default_path, search_paths
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=_FORMATS, default="shell", help="how to write them (default: shell)")
-    parser.add_argument("--socket", metavar="PATH", help="the server's socket (default: the first that exists)")
+    parser.add_argument("--format", choices=_FORMATS, default="shell", help="format of the output (default: shell)")
+    add_socket(parser)
     add_stacks(parser)
 
 

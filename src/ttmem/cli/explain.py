@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import BinaryIO
 
@@ -24,11 +25,11 @@ from ttmem.analyze.log_scanner import KEPT_FAILURES, LogScan
 from ttmem.analyze.verdict_types import Verdict
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.cli import CommandError
-from ttmem.cli.options import add_style
+from ttmem.cli.options import add_style, add_utc
 from ttmem.documents import explanation
+from ttmem.documents.common_text import local_time
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Failed
-from ttmem.model.printable import printable
 from ttmem.recording.event_file import MAGIC, EventFileError, EventFileReader
 from ttmem.show.explain_text import render
 from ttmem.show.text import style_of
@@ -36,20 +37,24 @@ from ttmem.show.text import style_of
 _PIECE_BYTES = 1 << 18
 
 Found = tuple[str, int, Verdict]  # where, how often, what
+Stamp = Callable[[float, int], str]  # the text of a time, with so many digits of a second
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a log or an event file; - for a log on standard input")
-    parser.add_argument("--all", action="store_true", help="explain every failure, not only the last")
-    parser.add_argument("--json", action="store_true", help=f'as data, schema "{explanation.SCHEMA}"')
+    parser.add_argument("file", metavar="FILE", help="log or event file; - is a log on standard input")
+    parser.add_argument("--all", action="store_true", help="explain every failure, not only the last one")
+    parser.add_argument("--json", action="store_true", help=f'print JSON, schema "{explanation.SCHEMA}"')
     add_style(parser)
+    add_utc(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     name = "standard input" if args.file == "-" else args.file
     try:
         with nullcontext(sys.stdin.buffer) if args.file == "-" else open(args.file, "rb") as file:
-            found, dropped = _read(file)
+            found, dropped = _read(file, rfc3339 if args.json else local_time)
+    except IsADirectoryError:
+        raise CommandError(f"{name} is a folder; name a log or an event file") from None
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror}") from None
     except EventFileError as error:
@@ -59,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document))
     elif not found:
-        print(f"ttmem explain: no failure in {printable(name)}; these are looked for:")
-        print(*(f"  {what}" for what in WHAT), sep="\n")
+        raise CommandError(f"no failure in {name}; it looks for: {'; '.join(WHAT)}")
     else:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
         print(render(document, style))
@@ -69,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
-def _read(file: BinaryIO) -> tuple[list[Found], int]:
+def _read(file: BinaryIO, stamp: Stamp) -> tuple[list[Found], int]:
     """The different failures in a file, the last one last, and how many more there were."""
     head = file.read(len(MAGIC))
     if head == MAGIC:
         if not file.seekable():
             raise CommandError("an event file cannot be read from a pipe; name the file")
         file.seek(0)
-        return _of_events(file)
+        return _of_events(file, stamp)
     scan = LogScan()
     scan.feed(head)
     while piece := file.read(_PIECE_BYTES):
@@ -85,7 +89,7 @@ def _read(file: BinaryIO) -> tuple[list[Found], int]:
     return [(f"line {one.line}", one.times, verdict_on(one.failure)) for one in scan.mentions], scan.dropped
 
 
-def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
+def _of_events(file: BinaryIO, stamp: Stamp) -> tuple[list[Found], int]:
     """Folds an event file and looks at the account whenever the runtime threw."""
     found, seen = deque[Found](maxlen=KEPT_FAILURES), 0
 
@@ -96,7 +100,7 @@ def _of_events(file: BinaryIO) -> tuple[list[Found], int]:
             seen += 1
             info = process.info  # of what was imported there is no pid, but the name of the file
             who = f"pid {info.pid}" if info.pid else info.name
-            found.append((", ".join(filter(None, (rfc3339(time, 3), who))), 1, verdict))
+            found.append((", ".join(filter(None, (stamp(time, 3), who))), 1, verdict))
 
     reader = EventFileReader(file)
     reader.replay(Ledger(failure_observer=look))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn what ttnn itself recorded into an event file: a run without ttmem, looked at with ttmem.
+"""Convert what ttnn itself recorded to an event file, to inspect a run that was made without ttmem.
 
 FILE is a graph capture (the JSON list of nodes), a report.json of ttnn.graph.end_graph_capture_to_file, a db.sqlite of
 ttnn.graph.import_report, or a folder with one of them. `ttmem replay`, `ttmem l1 --file` and `ttmem explain` show
 what was written.
 
-Exit codes: 0 written, 1 the file cannot be read, holds nothing, or the output cannot be written, 2 wrong usage.
+Exit code: 0 written, 1 the file cannot be read, holds nothing, or the output cannot be written, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -34,15 +34,24 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="what ttnn wrote, or the folder it is in")
+    parser.add_argument("file", metavar="FILE", help="file that ttnn wrote, or the folder that contains it")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="the event file (default: FILE's name with .events, here)"
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="event file to write (default: the name of FILE with .events, in this folder)",
     )
     parser.add_argument(
-        "--board", choices=sorted(BOARDS), help="what the chips are, where the file does not say (a bare capture)"
+        "--board", choices=sorted(BOARDS), help="board of the chips, if the file does not contain it (a bare capture)"
     )
-    parser.add_argument("--rank", type=int, metavar="N", help="of a database that holds several")
-    parser.add_argument("--json", action="store_true", help='the summary as data, schema "ttmem.import/1"')
+    parser.add_argument("--rank", type=_rank, metavar="N", help="rank to read, of a database that has several")
+    parser.add_argument("--json", action="store_true", help='print the summary as JSON, schema "ttmem.import/1"')
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a rank")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

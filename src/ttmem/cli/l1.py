@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The L1 of a chip, core by core: how full each is, and how close circular buffers are to L1 buffers.
+"""Show the L1 of a chip, core by core: how full each core is, and how close circular buffers are to L1 buffers.
 
-With --core the map of that core: what lies at which address, and whose it is. Asks the server, or folds an event file.
+With --core, also show the map of that core: what is at which address, and who holds it. The data comes from a server or
+from an event file.
 
-Exit codes: 0 fine, 1 no server, no such file, chip or core, or another error, 2 wrong usage.
+Exit code: 0 shown, 1 no server, no such file, chip or core, or another error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from ttmem.account.ledger import Ledger
 from ttmem.cli import Answered, CommandError, UsageError
 from ttmem.cli.options import add_chip, add_socket, add_style, api_socket
 from ttmem.cli.replay import replay
+from ttmem.documents.common_text import chip_numbers
 from ttmem.documents.cores import SCHEMA, Cores, parse_core
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
 from ttmem.model.uncertain_reasons import meanings_text
-from ttmem.show.chip_selector import UnknownChip, names_of, only
+from ttmem.show.chip_selector import UnknownChip, find_chip
 from ttmem.show.chip_table import Names
 from ttmem.show.l1_text import render
 from ttmem.show.text import style_of, wrap
@@ -36,13 +38,17 @@ _ANSWER_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_chip(parser, "the chip (default: the one with the least headroom)")
-    parser.add_argument("--core", type=_core, metavar="X,Y", help="also the map of this core, in logical coordinates")
-    parser.add_argument("--json", action="store_true", help='as data, schema "ttmem.cores/1"')
+    add_chip(parser, "chip to show (default: the one with the least headroom)")
+    parser.add_argument(
+        "--core", type=_core, metavar="X,Y", help="also show the map of this core, in logical coordinates"
+    )
+    parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.cores/1"')
     where = parser.add_mutually_exclusive_group()
     add_socket(where)
-    where.add_argument("--file", metavar="FILE", help="of an event file instead: `ttmem run --record`, `ttmem import`")
-    parser.add_argument("--at", metavar="TIME", help="with --file: stop there, as in `ttmem replay`")
+    where.add_argument("--file", metavar="FILE", help="event file to read instead of asking a server")
+    parser.add_argument(
+        "--at", metavar="TIME", help="moment of the event file, as in `ttmem replay` (default: its end)"
+    )
     add_style(parser)
 
 
@@ -54,7 +60,7 @@ def _core(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     if args.at is not None and args.file is None:
-        raise UsageError("--at is for --file; the server shows what is now")
+        raise UsageError("--at needs --file; a server shows the current state")
     if args.file is not None:
         print(_of_file(args))
         return 0
@@ -85,7 +91,7 @@ def _of_file(args: argparse.Namespace) -> str:
 def _asked(args: argparse.Namespace, snapshot: schema.Snapshot) -> tuple[schema.ChipRow, dict[str, str]]:
     """The chosen chip, and the parameters of `/cores`."""
     try:
-        chip = _chosen(args.chip, snapshot)
+        chip = _chosen(args, snapshot)
     except UnknownChip as error:
         raise CommandError(str(error)) from None
     return chip, {"chip": chip["chip"], **({} if args.core is None else {"core": args.core})}
@@ -95,13 +101,12 @@ def _text(args: argparse.Namespace, snapshot: schema.Snapshot, chip: schema.Chip
     if args.json:
         return json.dumps(found)
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
-    names = Names(snapshot["chips"], style)
-    board = f" {chip['board']}" if chip["board"] else ""
-    text = render(found, names.full(chip["chip"]).strip() + board, style)
+    names = Names(snapshot["chips"], style, chip_numbers(snapshot))
+    text = render(found, names.title(chip["chip"]), style)
     if chip["memory"]["uncertain"]:
         doubt = f"uncertain: the agent counted {meanings_text(chip['memory']['uncertain'])}"
         text += "\n\n" + "\n".join(wrap(doubt, style, "  ", ""))
-    others = [names_of(other)[0] for other in snapshot["chips"] if other is not chip]
+    others = [names.short(other["chip"]) for other in snapshot["chips"] if other is not chip]
     if args.chip is None and others:
         more = f"{', '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
         text += "\n\n" + "\n".join(wrap(style.clean(f"`ttmem l1 -d CHIP` shows another chip: {more}"), style))
@@ -117,14 +122,16 @@ def _cores(ledger: Ledger, query: dict[str, str]) -> schema.Cores:
         raise CommandError(str(error.args[0])) from None
 
 
-def _chosen(name: str | None, snapshot: schema.Snapshot) -> schema.ChipRow:
+def _chosen(args: argparse.Namespace, snapshot: schema.Snapshot) -> schema.ChipRow:
     """The chip that was named, else the one with the least headroom."""
     chips = snapshot["chips"]
-    if name is not None:
-        chip_id = only(snapshot, [name])["chips"][0]["chip"]
-        return next(chip for chip in chips if chip["chip"] == chip_id)
+    if not chips and args.file is not None:
+        when = "at its end; choose a time with --at" if args.at is None else "at that time; choose another with --at"
+        raise CommandError(f"{args.file}: no process uses a chip {when}")
     if not chips:
-        raise CommandError("there is no chip, and nobody has spoken of one; `ttmem doctor` says more")
+        raise CommandError("no chip is known; `ttmem doctor` looks for the reason")
+    if args.chip is not None:
+        return find_chip(args.chip, snapshot)
 
     def trouble(chip: schema.ChipRow) -> tuple[bool, int]:
         headroom = chip["memory"]["l1"]["physical"]["headroom_min"]

@@ -4,15 +4,29 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_ROWS = 10_000  # that a server gives out at once
 _DEFAULT_DEPTH = 24
 _MAX_DEPTH = 64  # what the agent has room for
 
 
-def add_socket(parser: argparse._ActionsContainer) -> None:
-    """For commands that ask a server."""
-    parser.add_argument("--socket", metavar="PATH", help="the server's socket (default: the first that is found)")
+def add_socket(
+    parser: argparse._ActionsContainer, help: str = "socket of the server (default: the first found)"
+) -> None:
+    """For commands that ask a server, and for those that report to one."""
+    parser.add_argument("--socket", metavar="PATH", type=_path, help=help)
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; name a file, or leave the option out")
+    return text
 
 
 def api_socket(args: argparse.Namespace) -> str | None:
@@ -29,13 +43,13 @@ def add_chips(parser: argparse.ArgumentParser, help: str) -> None:
     """For commands that show several chips. Names are collected in ``chips``."""
     parser.add_argument(
         "-d", "--chip", type=_names, metavar="CHIP", dest="chips", action="append", default=[],
-        help=f"{help}: its number, PCI address or id; several with commas, or -d again",
+        help=f"{help}, by number, PCI address or id; several with commas, or -d again",
     )  # fmt: skip
 
 
 def add_chip(parser: argparse.ArgumentParser, help: str) -> None:
     """For commands that show one chip."""
-    parser.add_argument("-d", "--chip", metavar="CHIP", help=f"{help}: its number, PCI address or id")
+    parser.add_argument("-d", "--chip", metavar="CHIP", help=f"{help}, by number, PCI address or id")
 
 
 def add_pids(parser: argparse.ArgumentParser, help: str) -> None:
@@ -70,14 +84,30 @@ def add_style(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ascii", action="store_true", help="print ASCII only (the default if the locale is not UTF-8)"
     )
-    parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
+    parser.add_argument(
+        "--no-color", action="store_true", help="print no colours (the default in a pipe, and with NO_COLOR)"
+    )
+
+
+class _Utc(argparse.Action):
+    """Sets the zone of this process, before any other option or text is read."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        os.environ["TZ"] = "UTC"
+        time.tzset()
+        setattr(namespace, self.dest, True)
+
+
+def add_utc(parser: argparse.ArgumentParser) -> None:
+    """For commands that print times. JSON has UTC in any case."""
+    parser.add_argument("--utc", action=_Utc, nargs=0, default=False, help="print times in UTC (default: local time)")
 
 
 def add_stacks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stacks", action="store_true", help="take the Python stack and tensor shape of each buffer")
+    parser.add_argument("--stacks", action="store_true", help="record the Python stack and tensor shape of each buffer")
     parser.add_argument(
         "--depth", type=_depth, default=_DEFAULT_DEPTH, metavar="N",
-        help=f"frames of a stack, 1 to {_MAX_DEPTH} (default {_DEFAULT_DEPTH})",
+        help=f"frames of a stack to take, 1 to {_MAX_DEPTH} (default: {_DEFAULT_DEPTH})",
     )  # fmt: skip
 
 

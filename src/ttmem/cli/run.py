@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command that uses ttnn and account for every byte of device memory it takes.
+"""Run a command that uses ttnn and account for every byte of device memory that it takes.
 
-The command runs as it would without ttmem: its signals, terminal, output and exit code are its own. When it has ended,
-a summary is printed on standard error: memory at the peak and at the end, leaks, and the cause of a failed allocation.
-If a server runs, the command reports to it as well.
+Signals, terminal, output and exit code of the command stay the same. When it has ended, a summary is printed on
+standard error: memory at the peak and at the end, leaks, and the cause of a failed allocation. If there is a server,
+the command also reports to it.
 
 Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
 were never freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if one of these options was given and the run
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
-from ttmem.cli.options import add_stacks, stack_frames
+from ttmem.cli.options import add_socket, add_stacks, stack_frames
 from ttmem.documents.run_document import BREAKDOWNS
 from ttmem.model.printable import printable
 from ttmem.model.units import parse
@@ -45,13 +45,15 @@ _ANSWER_SECONDS = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--json", metavar="FILE", help='write everything as data, schema "ttmem.run/1"; - is standard output'
+        "--json", metavar="FILE", help='write the result as JSON, schema "ttmem.run/1"; - is standard output'
     )
     parser.add_argument(
-        "--record", metavar="FILE", help="write all events, for `ttmem replay`, `l1 --file` and `explain`"
+        "--record",
+        metavar="FILE",
+        help="write all events to FILE, for `ttmem replay`, `ttmem l1 --file` and `ttmem explain`",
     )
-    parser.add_argument("--quiet", action="store_true", help="no summary; verdicts and errors are still printed")
-    parser.add_argument("--socket", metavar="PATH", help="report to the server there, too (default: if one is found)")
+    parser.add_argument("--quiet", action="store_true", help="print no summary; verdicts and errors are still printed")
+    add_socket(parser, "socket of a server that must be there and is reported to (default: the first found, if any)")
     parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
     parser.add_argument("--max-l1", metavar="SIZE", type=_size, help="exit 4 if buffers took more L1 on a chip")
     parser.add_argument("--max-dram", metavar="SIZE", type=_size, help="exit 4 if buffers took more DRAM on a chip")
@@ -59,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=BREAKDOWNS,
-        help="group what was live at the peak by this (default: line with --stacks, else op)",
+        help="sum what was live at the peak by this (default: line with --stacks, otherwise op)",
     )
     parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run")
 
 
 def _size(text: str) -> int:
@@ -75,7 +77,7 @@ def _size(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        raise UsageError("there is no command to run; for example: ttmem run -- python model.py")
+        raise UsageError("there is no command to run; write it after --, for example: ttmem run -- python model.py")
     if args.json and args.record and os.path.realpath(args.json) == os.path.realpath(args.record):
         raise UsageError(f"--json and --record name the same file, {args.json}")
     if args.socket is not None:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 
 from ttmem.cli import CommandError, UsageError, complain
+from ttmem.cli.options import add_socket
 from ttmem.ingest.legacy_log import STYLES
 from ttmem.server.daemon import Options, ServeError, Server
 from ttmem.server.listen import ListenError
@@ -18,25 +19,26 @@ from ttmem.wire.endpoint import LEGACY_PATH, api_path, default_path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--socket", metavar="PATH", help="where events come in (default: $TTMEM_SOCKET, or by user and system)")
-    add("--group", metavar="NAME", help="let this group connect; without it only the owner may")
+    add_socket(parser, "event socket to listen on (default: $TTMEM_SOCKET, otherwise the path for this user)")
+    add("--group", metavar="NAME", help="group that may connect (default: only the owner may)")
     add("--no-legacy-path", action="store_true", help=f"do not also listen on {LEGACY_PATH}")
-    add("--record", metavar="FILE", help="write every event to a file that `ttmem replay` folds again")
+    add("--record", metavar="FILE", help="write all events to FILE, for `ttmem replay`")
     add(
         "--metrics",
         metavar="[HOST:]PORT",
-        help="serve the Prometheus page on TCP as well; loopback unless HOST is given",
+        help="also serve metrics for Prometheus on TCP (default HOST: 127.0.0.1)",
     )
-    add("--log-format", choices=("text", "json"), default="text", help="form of the event lines on standard output")
-    add("--log-style", choices=STYLES, default="newest", help="which of the proof of concept's wordings to use")
+    add("--log-format", choices=("text", "json"), default="text", help="format of the event lines (default: text)")
+    add("--log-style", choices=STYLES, default="newest", help="wording of the event lines (default: newest)")
     add(
         "--noc-capacity",
         action="store_true",
-        help="answer legacy queries with L1 of the whole NOC grid, as the proof of concept did",
+        help="answer legacy queries with the L1 of the whole NOC grid",
     )
-    add("--no-machine", action="store_true", help="do not look at telemetry, holders of chips and tt-metal's counters")
+    add("--no-machine", action="store_true", help="do not read telemetry, holders of chips and tt-metal's counters")
     add("--machine", metavar="DIR", default="/", help=argparse.SUPPRESS)  # a machine laid out in a folder
-    add("-q", "--quiet", action="store_true", help="no event lines")
+    add("-q", "--quiet", action="store_true", help="print no event lines")
+    add("--stats", action="store_true", help="print statistics on standard output at the end")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         log_format=args.log_format,
         log_style=args.log_style,
         quiet=args.quiet,
+        statistics=args.stats,
         noc_capacity=args.noc_capacity,
         machine=None if args.no_machine else args.machine,
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One snapshot of the machine: chips and how they are, who holds them, and where their memory goes.
+"""Show one snapshot of the machine: chips, who holds them, and where their memory goes.
 
-With a server everything it knows, without one what the machine itself shows: telemetry, who has a chip open, and
-tt-metal's own counters. No chip is opened, and no job disturbed.
+With a server, it shows everything that the server knows; without one, what the machine itself shows: telemetry, who has
+a chip open, and tt-metal's own counters. It opens no chip and disturbs no job.
 
-Exit code: 0 done, 1 nothing to show (no chip and no process) or an error, 2 wrong usage.
+Exit code: 0 shown, 1 nothing to show (no chip and no process) or an error, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 
 from ttmem.cli import Answered, CommandError, UsageError
-from ttmem.cli.options import add_chips, add_socket, add_style, api_socket, flat
+from ttmem.cli.options import add_chips, add_socket, add_style, add_utc, api_socket, flat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,18 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         dest="refresh",
         type=_refresh,
-        help=f"refresh interval in ms, implies --watch (default {_REFRESH_MS})",
+        help=f"refresh interval in ms, implies --watch (default: {_REFRESH_MS})",
     )
     parser.add_argument("-n", metavar="N", dest="count", type=_count, help="end after N snapshots, implies --watch")
-    add_chips(parser, "only this chip and the processes on it")
+    add_chips(parser, "show only this chip and the processes on it")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='as data, schema "ttmem.snapshot/1"; watched: one a line')
-    form.add_argument("--csv", action="store_true", help="as a table of data, one row for each chip")
+    form.add_argument(
+        "--json",
+        action="store_true",
+        help='print JSON, schema "ttmem.snapshot/1"; with --watch one line for each snapshot',
+    )
+    form.add_argument("--csv", action="store_true", help="print CSV, one row for each chip")
     add_style(parser)
+    add_utc(parser)
     parser.add_argument(
         "--umd", nargs="?", const="idle", choices=("idle", "anyway"),
         help="also ask tt-umd, once: it OPENS the chips that nobody holds, or all of them (`anyway`), which has made "
-        "running jobs slower or hang; shows remote chips and more telemetry",
+        "running jobs slower or hang; this adds remote chips and more telemetry",
     )  # fmt: skip
     add_socket(parser)
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
@@ -87,6 +92,7 @@ class _View:
         self._wanted = flat(args.chips)
         self._source = _SnapshotSource(api_socket(args), args.root, args.umd)
         self._printed = 0
+        self._numbers: dict[str, int] | None = None
         self.empty = False
 
     def emit(self) -> None:
@@ -110,7 +116,7 @@ class _View:
         from ttmem.show.text import style_of
 
         style = style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
-        return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted)))
+        return self._shown(lambda snapshot: render(snapshot, style, in_full=bool(self._wanted), numbers=self._numbers))
 
     def _shown(self, form: Callable[[Snapshot], str]) -> str:
         """A new snapshot in some form."""
@@ -124,8 +130,10 @@ class _View:
         self.empty = not snapshot["chips"] and not snapshot["processes"]
         if not self._wanted:
             return snapshot
+        from ttmem.documents.common_text import chip_numbers
         from ttmem.show.chip_selector import UnknownChip, only
 
+        self._numbers = chip_numbers(snapshot)  # of all chips: a part of them may not show which numbers are taken
         try:
             return only(snapshot, self._wanted)
         except UnknownChip as error:

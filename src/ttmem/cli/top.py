@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live dashboard: chips, charts, telemetry, processes, every core's L1, and what is allocated as it happens.
+"""Show the live dashboard: chips, charts, telemetry, processes, the L1 of every core, and allocations as they happen.
 
-With a server everything it knows, without one what the machine itself shows. Keys 1 to 6 choose a view, h explains
-the keys, q ends it. What you choose is remembered in $XDG_CONFIG_HOME/ttmem/top.json. No chip is opened.
+With a server, it shows everything that the server knows; without one, what the machine itself shows. Keys 1 to 6 choose
+a view, h lists the keys, q quits. What you choose is kept in $XDG_CONFIG_HOME/ttmem/top.json. It opens no chip.
 
-Exit codes: 0 fine, 2 it cannot be shown (no terminal, Textual is not installed, wrong usage).
+Exit code: 0 done, 1 it cannot be shown (no terminal, Textual is not installed), 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import sys
 
 from ttmem.cli import CommandError
-from ttmem.cli.options import add_chips, add_socket, api_socket, flat
+from ttmem.cli.options import add_chips, add_socket, add_utc, api_socket, flat
 
 _LEAST_INTERVAL_MS, _MOST_INTERVAL_MS = 100, 10_000
 _THEMES = ("dark", "light", "high-contrast", "mono")
@@ -23,17 +23,18 @@ _THEMES = ("dark", "light", "high-contrast", "mono")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r", metavar="MS", dest="refresh", type=_refresh,
-        help="ms from snapshot to snapshot, 100 to 10000 (default: as last time, at first 500)",
+        help="refresh interval in ms, 100 to 10000 (default: as last time, at first 500)",
     )  # fmt: skip
-    add_chips(parser, "only this chip")
+    add_chips(parser, "show only this chip")
     add_socket(parser)
-    parser.add_argument("--readonly", action="store_true", help="nothing can be killed from here")
+    parser.add_argument("--readonly", action="store_true", help="do not offer to kill processes")
     parser.add_argument(
-        "--ascii", action="store_true", help="nothing but ASCII (so also where the locale is not UTF-8)"
+        "--ascii", action="store_true", help="print ASCII only (the default if the locale is not UTF-8)"
     )
     parser.add_argument(
-        "--theme", choices=_THEMES, help="default: as last time, at first dark; mono where NO_COLOR is set"
+        "--theme", choices=_THEMES, help="colours (default: as last time, at first dark; mono with NO_COLOR)"
     )
+    add_utc(parser)
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # a machine that a test has laid out in a folder
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
+from ttmem.documents.chip_matching import place_of
+from ttmem.documents.common_text import chip_title
 
 if TYPE_CHECKING:
     from ttmem.model.machine_rows import DriverChip
@@ -89,7 +91,7 @@ def chips(context: DoctorContext) -> Iterator[Message]:
     for chip in bad:
         yield broken(
             f"the telemetry files of chip {chip['kmd']}",
-            f"chip {chip['kmd']} ({chip['pci'] or 'PCI address not known'}) {_STATES[chip['telemetry']['state']]}",
+            f"{chip_title(place_of(chip), chip['kmd'], chip['board'])} {_STATES[chip['telemetry']['state']]}",
             "reset it with `tt-smi -r` when no process uses it; if that does not help, power the machine off and on",
         )
     if not bad:

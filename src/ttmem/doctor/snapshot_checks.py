@@ -15,6 +15,7 @@ from ttmem.model.units import complete, human
 if TYPE_CHECKING:
     from ttmem.model.schema import Allocations, ChipRow, MemoryRow, ProcessRow
 
+_PROCESSES, _SNAPSHOT = "the server's list of processes", "the server's snapshot"
 _ALLOCATIONS_LISTED = 200  # allocations to examine, the largest first
 _LITTLE_L1_BYTES = 1 << 20  # of L1 on a chip: any operation uses more
 _LITTLE_L1_RATIO = 100
@@ -40,14 +41,14 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
     """Processes that are connected and have not reported anything."""
     tracked = _tracked(context)
     if tracked is None or context.server is None or context.server.health is None:
-        yield _nobody(context, "/processes")
+        yield _nobody(context, _PROCESSES)
         return
     silent = [process for process in tracked if not process["allocations"] and not process["chips"]]
     clients = context.server.health["clients"]
     for process in silent:
         sources = some([source["name"] for source in process["sources"]]) or "none"
         yield warning(
-            "/processes", f"{_name(process)} is connected (source: {sources}), but has reported nothing",
+            _PROCESSES, f"{_name(process)} is connected (source: {sources}), but has reported nothing",
             "it has not opened a device yet, or its hooks are not called (RTLD_DEEPBIND, a static build): see `hooks`",
         )  # fmt: skip
     if clients and not tracked:
@@ -58,14 +59,14 @@ def silent_clients(context: DoctorContext) -> Iterator[Message]:
     elif not silent:
         spare = clients - sum(len(process["sources"]) for process in tracked)
         more = f"; {count(spare, 'more connection')}, which may be silent" if spare > 0 else ""
-        yield ok("/processes", f"{count(len(tracked), 'process reports', 'processes report')}{more}")
+        yield ok(_PROCESSES, f"{count(len(tracked), 'process reports', 'processes report')}{more}")
 
 
 def agent_trouble(context: DoctorContext) -> Iterator[Message]:
     """Kinds of memory that sources report as not tracked."""
     tracked = _tracked(context)
     if tracked is None:
-        yield _nobody(context, "/processes")
+        yield _nobody(context, _PROCESSES)
         return
     troubled: dict[tuple[str, str], list[str]] = {}  # the workers of one job have the same trouble
     for process in tracked:
@@ -74,43 +75,43 @@ def agent_trouble(context: DoctorContext) -> Iterator[Message]:
                 troubled.setdefault((source["name"], line), []).append(_name(process))
     for (name, line), whose in troubled.items():
         yield warning(
-            "/processes", f"{some(whose)}, {name}: {line}",
+            _PROCESSES, f"{some(whose)}, {name}: {line}",
             "that kind is unknown, not 0; use a version of ttnn that ttmem is tested with: see `hooks`",
         )  # fmt: skip
     if not troubled:
-        yield ok("/processes", "no source complains")
+        yield ok(_PROCESSES, "no source complains")
 
 
 def losses(context: DoctorContext) -> Iterator[Message]:
     """Whether events were lost or rejected, and whether the account agrees with the allocators."""
     if context.snapshot is None:
-        yield _nobody(context, "/snapshot")
+        yield _nobody(context, _SNAPSHOT)
         return
     odd = context.snapshot["anomalies"]
     if odd["dropped"]:
         yield warning(
-            "/snapshot", f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
+            _SNAPSHOT, f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
             "the totals are corrected automatically; if it continues, check whether the server gets enough CPU time",
         )  # fmt: skip
     if odd["rejected"]:
         yield warning(
-            "/snapshot", f"{count(odd['rejected'], 'record was', 'records were')} rejected as invalid",
+            _SNAPSHOT, f"{count(odd['rejected'], 'record was', 'records were')} rejected as invalid",
             "the server's standard error has the details; client and server may have different versions",
         )  # fmt: skip
     partial = [chip for chip in context.snapshot["chips"] if _share(chip) < 1.0]
     for chip in partial:
         yield warning(
-            "/snapshot", f"{name_of(chip)}: {complete(_share(chip))} of the bytes reported by allocators are tracked",
+            _SNAPSHOT, f"{name_of(chip)}: {complete(_share(chip))} of the bytes reported by allocators are tracked",
             "restart the program with `ttmem run`: allocations from before the agent was loaded are not known",
         )  # fmt: skip
     uncertain = [process for process in context.snapshot["processes"] if process["uncertain"]]
     for process in uncertain:
         yield warning(
-            "/snapshot", f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
+            _SNAPSHOT, f"{_name(process)}: uncertain: its agent counted {meanings_text(process['uncertain'])}",
             "do not rely on its numbers; docs/accuracy.md explains each counter and its causes",
         )  # fmt: skip
     if not (odd["dropped"] or odd["rejected"] or partial or uncertain):
-        yield ok("/snapshot", "no event was dropped or rejected")
+        yield ok(_SNAPSHOT, "no event was dropped or rejected")
 
 
 def _share(chip: ChipRow) -> float:
@@ -153,7 +154,7 @@ def _single_cores(listed: Allocations | None) -> bool:
 def amounts(context: DoctorContext) -> Iterator[Message]:
     """If L1 shows only kilobytes: whether the workload ever used more."""
     if context.snapshot is None:
-        yield _nobody(context, "/snapshot")
+        yield _nobody(context, _SNAPSHOT)
         return
     chips = context.snapshot["chips"]
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
@@ -162,11 +163,11 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
         l1 = max(chip["memory"]["l1"]["peak"] or 0 for chip in lean)
         where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
         yield warning(
-            "/snapshot", f"{where}: {human(dram)} in DRAM, and buffers in L1{each} were never more than {human(l1)}",
+            _SNAPSHOT, f"{where}: {human(dram)} in DRAM, and buffers in L1{each} were never more than {human(l1)}",
             "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
         )  # fmt: skip
     else:
-        yield ok("/snapshot", _in_sum(chips, _tracked(context) or []))
+        yield ok(_SNAPSHOT, _in_sum(chips, _tracked(context) or []))
 
 
 def _in_dram(memory: MemoryRow) -> bool:

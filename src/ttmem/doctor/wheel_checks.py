@@ -62,6 +62,8 @@ def find(path: str, env: Mapping[str, str]) -> str:
         return found
     if ".so" in os.path.basename(path) and os.path.isfile(path):
         return path
+    if os.path.dirname(path) and not os.path.exists(path):
+        raise OSError(f"{path}: No such file or directory; name a folder of ttnn, its libtt_metal.so or an interpreter")
     where = locate(path, env)
     if isinstance(where, str) and os.path.isfile(path):
         raise OSError(f"{path} is neither a libtt_metal.so nor an interpreter")

@@ -117,7 +117,7 @@ class Cores:
         """The cores of a chip, and one of them in detail; LookupError if there is no such chip or core."""
         chip = next((chip for chip in shown_chips(self._ledger) if chip.id == chip_id), None)
         if chip is None:
-            raise LookupError(f"there is no chip {chip_id!r}; /snapshot lists those there are")
+            raise LookupError(f"there is no chip {chip_id!r}; the snapshot lists all chips")
         geometry = chip.geometry
         if geometry is None:
             return _unknown(chip_id, "the type of this board is not known")

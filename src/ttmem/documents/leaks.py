@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds leaks and groups held allocations by likely cause: as a document, schema "ttmem.leaks/1", and as text."""
+"""Finds leaks and groups held allocations by likely cause: schema "ttmem.leaks/1"."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from ttmem.analyze.hold_reasons import Cause, cause_of
 from ttmem.documents.snapshot import HIDDEN_TROUBLE
 from ttmem.documents.snapshot import allocation as allocation_json
 from ttmem.model.kinds import KINDS
-from ttmem.model.printable import printable_data
-from ttmem.model.uncertain_reasons import counts_text, meanings_text
-from ttmem.model.units import human
+from ttmem.model.uncertain_reasons import meanings_text
 
 if TYPE_CHECKING:
     from ttmem.model import schema
@@ -27,7 +25,6 @@ OLDER = 60  # seconds; a younger allocation is likely still in use
 LISTED = 1000
 _MAX_GROUPS = 10_000
 _LARGEST_OF_DEAD = 5
-_SHOWN, _DEAD_SHOWN = 20, 5
 
 Viewer = Callable[[int | None], bool]  # whether the reader may see texts of this user
 
@@ -260,85 +257,3 @@ def age_text(seconds: float) -> str:
     if seconds < 7200:
         return f"{int(seconds / 60)} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} d"
-
-
-def leaks_text(data: schema.Leaks) -> str:
-    """The findings as text; the last line is the verdict."""
-    data = printable_data(data)
-    verdict = data["verdict"]
-    lines = [f"tracking since {data['since']}, for {age_text(data['tracked_s'])}", ""]
-    lines += _leaks(data) if verdict["leak"] else ["leak: nothing"]
-    lines += [
-        f"young, held for less than {age_text(data['older_s'])}: {_amount(data['young'])}",
-        _cause(
-            "program cache",
-            data["program_cache"],
-            "device.clear_program_cache() frees it, device.disable_and_clear_program_cache() permanently",
-        ),
-    ]
-    likely = data["program_cache"]["likely"]
-    if likely["count"]:
-        lines.append(f"  of these, likely held by the cache: {_amount(likely)}")
-    lines += [
-        _cause("trace", data["trace"], "allocated at capture, not at replay; ttnn.release_trace() frees it"),
-        _cause("system", data["system"], "the runtime's own while a device is open"),
-        *_dead(data["dead_process"]),
-        "",
-        *(f"doubt: {doubt}" for doubt in data["doubts"]),
-    ]
-    found = "no leak"
-    if verdict["leak"]:
-        groups = f"{verdict['groups']:,} group{'s' * (verdict['groups'] != 1)}"
-        found = f"leak: {groups}, {_amount(verdict, 'buffer')}"
-    doubt = f"uncertain ({counts_text(data['uncertain'])}): " if data["uncertain"] else ""
-    lines.append(f"verdict: {doubt}{found}")
-    return "\n".join(lines)
-
-
-def _amount(found: schema.CountAndBytes, noun: str = "allocation") -> str:
-    if not found["count"]:
-        return "nothing"
-    return f"{human(found['bytes'])} in {found['count']:,} {noun}{'s' * (found['count'] != 1)}"
-
-
-def _cause(name: str, found: schema.HeldRow, advice: str) -> str:
-    if found["oldest_s"] is None:
-        return f"{name}: nothing"
-    return f"{name}: {_amount(found)}, oldest {age_text(found['oldest_s'])}; {advice}"
-
-
-def _who(one: schema.LeakRow | schema.DeadProcessRow) -> str:
-    return f"{one['pid'] or 'an unseen process'}{' ' + one['name'] if one['name'] else ''}"
-
-
-def _leaks(data: schema.Leaks) -> list[str]:
-    amount, older = _amount(data["verdict"], "buffer"), age_text(data["older_s"])
-    lines = [
-        f"leak: {amount}, held for {older} or longer by living processes",
-        f"  {'bytes':>10} {'count':>9} {'oldest':>8} {'youngest':>8}  {'kind':<5} {'process':<20} chip, what",
-    ]
-    for group in data["leaks"][:_SHOWN]:
-        what = group["tag"] or ("of other sizes" if group["size"] is None else f"{human(group['size'])} each")
-        ages = f"{age_text(group['oldest_s'] or 0.0):>8} {age_text(group['youngest_s'] or 0.0):>8}"
-        lines.append(
-            f"  {human(group['bytes']):>10} {group['count']:>9,} {ages}  {group['kind']:<5} {_who(group):<20} "
-            f"{group['chip']}, {what}{', grows' * group['grows']}"
-        )
-    more, left_out = data["leaks"][_SHOWN:], data["left_out"]
-    if more:
-        rest: schema.CountAndBytes = {
-            "count": sum(group["count"] for group in more) + left_out["count"],
-            "bytes": sum(group["bytes"] for group in more) + left_out["bytes"],
-        }
-        lines.append(f"  and {len(more) + left_out['groups']:,} more groups, {_amount(rest, 'buffer')}")
-    return lines
-
-
-def _dead(dead: list[schema.DeadProcessRow]) -> list[str]:
-    if not dead:
-        return ["dead processes: none held anything when it exited"]
-    lines = [
-        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; freed at its exit"
-        for one in dead[:_DEAD_SHOWN]
-    ]
-    return lines + ([f"dead process: and {len(dead) - _DEAD_SHOWN:,} more"] if len(dead) > _DEAD_SHOWN else [])

@@ -11,7 +11,7 @@ from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counted_chips
 from ttmem.account.totals import Peak, Total, keep_largest
-from ttmem.documents.snapshot import allocation, shown_chips
+from ttmem.documents.snapshot import allocation, in_order
 from ttmem.model.kinds import KINDS, KINDS_OF, Kind, Pool
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PeakFinder:
         if process is not None:
             self._look_at_process(process)
             return
-        for chip in shown_chips(ledger):
+        for chip in in_order(ledger.chips.values()):  # also those that nobody uses any more
             for pool in Pool:
                 name: TotalName = {"chip": chip.id, "pool": pool.label}
                 self._corner(chip, name, chip.pools[pool], KINDS_OF[pool])

@@ -113,10 +113,21 @@ def anomalies(counts: Mapping[str, int]) -> schema.Anomalies:
 
 
 def shown_chips(ledger: Ledger) -> list[Chip]:
-    """Every chip once: while "device N" of a process is assumed to be chip N of the machine, one row is for both."""
-    stood_for = {chip.info.kmd for chip in ledger.chips.values() if chip.assumed}
-    shown = [c for c in ledger.chips.values() if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
-    return sorted(shown, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.id), c.id))
+    """The chips of the machine, and those that living processes use, each once.
+
+    An assumed chip is shown while a living process uses it: it is a device number of that process, not a chip of the
+    machine. While it stands for the machine's chip N, the row of that chip is left out.
+    """
+    used = {chip for process in ledger.processes.values() for chip in process.numbers.values() if chip.assumed}
+    chips = [chip for chip in ledger.chips.values() if not chip.assumed or chip.holdings or chip in used]
+    stood_for = {chip.info.kmd for chip in chips if chip.assumed}
+    shown = [c for c in chips if c.assumed or c.holdings or c.info.kmd not in stood_for or c.covered]
+    return in_order(shown)
+
+
+def in_order(chips: Iterable[Chip]) -> list[Chip]:
+    """By the driver's number; those without one after them, by id."""
+    return sorted(chips, key=lambda c: (c.info.kmd is None, c.info.kmd, len(c.id), c.id))
 
 
 def _chip(chip: Chip, physical: schema.PhysicalL1 | None) -> schema.ChipRow:

@@ -94,8 +94,8 @@ def _report(stream: JsonStream, path: Path) -> GraphCapture:
         else:
             stream.skip()
     if "graph" not in seen:
-        has = ", ".join(sorted(seen)[:8]) or "nothing"
-        raise NotACapture(f"a JSON object without a graph, so it is not a report of ttnn; it has {has}")
+        has = f"its keys are {', '.join(sorted(seen)[:8])}" if seen else "it is empty"
+        raise NotACapture(f"not a report of ttnn: a JSON object without a graph; {has}")
     return recording
 
 

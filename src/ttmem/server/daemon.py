@@ -70,6 +70,7 @@ class Options(NamedTuple):
     log_format: str = "text"
     log_style: str = "newest"
     quiet: bool = False
+    statistics: bool = False  # at the end
     noc_capacity: bool = False
     machine: str | None = "/"  # the folder with sys, proc and dev
 
@@ -343,7 +344,7 @@ class Server:
                 pass
         if self._recording is not None:
             self._recording.close()
-        if not self.options.quiet and self._started:
+        if self.options.statistics and self._started:
             self.log.say(self.clock.now(), self.statistics())
         self.log.close()
 

@@ -86,6 +86,7 @@ class HttpServer:
         self._report = report
         self._most = most
         self._tasks: dict[asyncio.Task[None], int | None] = {}
+        self._closed = False
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """asyncio's callback for a new connection."""
@@ -109,6 +110,8 @@ class HttpServer:
             writer.close()
 
     def close(self) -> None:
+        """End all connections. What they ask from now on is not answered: the parts that would answer are closing."""
+        self._closed = True
         for task in list(self._tasks):
             task.cancel()
 
@@ -129,7 +132,7 @@ class HttpServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user_id: int | None) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
-        while True:
+        while not self._closed:  # a cancellation can be lost in wait_for
             try:
                 # The limit is for the whole request, because a request sent byte by byte would never end.
                 head = await asyncio.wait_for(self._next_request(connection, reader), IDLE_SECONDS)
@@ -138,7 +141,7 @@ class HttpServer:
                     answer = _sorry(error.error_status_hint, f"bad request: {error}")
                     await self._send(connection, writer, answer, "GET")
                 return
-            if head is None:
+            if head is None or self._closed:
                 return
             method = head.method.decode("ascii", "replace")
             path = "?"
@@ -150,6 +153,8 @@ class HttpServer:
             except (KeyboardInterrupt, asyncio.CancelledError):
                 raise
             except Exception as error:
+                if self._closed:
+                    return
                 self._report(f"API {method} {path} failed: {type(error).__name__}: {error}")
                 response = _sorry(500, "the server could not answer; its log has the reason")
             await self._send(connection, writer, response, method)

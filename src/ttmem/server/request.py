@@ -36,7 +36,7 @@ class Route(NamedTuple):
 
 
 def sees(user_id: int | None) -> Viewer:
-    """Whose command lines and tags a reader may be shown: their own, or everybody's if they are root."""
+    """Whose command lines and tags a reader may be shown: their own, or those of all users for root."""
     return lambda owner: user_id == 0 or (user_id is not None and user_id == owner)
 
 

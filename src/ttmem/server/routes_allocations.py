@@ -141,7 +141,7 @@ class AllocationRoutes:
             query.processes(ledger, pid)
         chip = asked.get("chip")
         if chip is not None and chip not in ledger.chips:
-            raise HttpError(404, f"there is no chip {chip!r}; /snapshot lists those there are")
+            raise HttpError(404, f"there is no chip {chip!r}; the snapshot lists all chips")
         await thin(ledger)
         now, since = self._clock.now(), self._server()["since"]
         finder = LeakFinder(now, older, pids=pids, chip=chip, may_see=sees(request.user_id))

@@ -114,7 +114,7 @@ class NowRoutes:
         wanted = request.query.get("chip")
         finders = {c.id: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.id)}
         if wanted is not None and not finders:
-            raise HttpError(404, f"there is no chip {wanted!r}; /snapshot lists those there are")
+            raise HttpError(404, f"there is no chip {wanted!r}; the snapshot lists all chips")
         for finder in finders.values():
             async for items in slices(finder.chip.holdings):
                 for item in items:
@@ -144,7 +144,7 @@ class NowRoutes:
     async def _get_cores(self, request: Request) -> Response:
         chip, core = request.query.get("chip"), request.query.get("core")
         if chip is None:
-            raise HttpError(400, "chip is missing; name one: /snapshot lists those there are")
+            raise HttpError(400, "chip is missing: specify one; the snapshot lists all chips")
         try:
             wanted = None if core is None else parse_core(core)
             return json_response(await self._cores.document(chip, wanted, sees(request.user_id)))

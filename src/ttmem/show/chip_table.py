@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from ttmem.documents.common_text import chip_title, short_chip_title
 from ttmem.model.units import human
 from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypedDict
 
     from ttmem.model.schema import ChipRow, L1Row, Telemetry
@@ -28,17 +29,14 @@ _WIDE_COLUMNS = 132  # from this width on, sizes have their full units
 class Names:
     """The short names of the chips of a snapshot.
 
-    The driver's number and the PCI address if known, else the id; for a long id its end, because the ids of one machine
-    differ there.
+    In tables: the number and the PCI address if known, else the id; for a long id its end, because the ids of one
+    machine differ there. In titles: the board, the number and the complete id.
     """
 
-    def __init__(self, chips: list[ChipRow], style: Style) -> None:
-        numbers = [_number(chip) for chip in chips]
-        self._numbers = {
-            chip["chip"]: number
-            for chip, number in zip(chips, numbers)
-            if number is not None and numbers.count(number) == 1
-        }
+    def __init__(self, chips: list[ChipRow], style: Style, numbers: Mapping[str, int]) -> None:
+        """``numbers`` are those of all chips, also of others: `common_text.chip_numbers` of the whole snapshot."""
+        self._numbers = {chip["chip"]: numbers[chip["chip"]] for chip in chips if chip["chip"] in numbers}
+        self._boards = {chip["chip"]: chip["board"] for chip in chips}
         self._short = _shortened([chip["chip"] for chip in chips if chip["chip"] not in self._numbers], style)
         self._places = {chip["chip"]: _place(chip) for chip in chips}
         self._order = {chip["chip"]: number for number, chip in enumerate(chips)}
@@ -54,14 +52,22 @@ class Names:
         """The name of a chip in sentences."""
         return str(self._numbers[chip_id]) if chip_id in self._numbers else self._short.get(chip_id, chip_id)
 
+    def title(self, chip_id: str) -> str:
+        """The name of a chip in titles and sentences of their own, with its id."""
+        return chip_title(chip_id, self._numbers.get(chip_id), self._boards.get(chip_id))
+
+    def short_title(self, chip_id: str) -> str:
+        """The same without the id, for tables with a legend."""
+        return short_chip_title(chip_id, self._numbers.get(chip_id), self._boards.get(chip_id))
+
     def order(self, chip_id: str) -> int:
         return self._order.get(chip_id, len(self._order))
 
     def several(self, chip_ids: Iterable[str]) -> str:
         """Several chips in a short text.
 
-        >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "identity": "known"} for n in range(9)]
-        >>> Names(chips, Style()).several(["u7", "u0", "u1", "u2", "u5"])
+        >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "board": None} for n in range(9)]
+        >>> Names(chips, Style(), {f"u{n}": n for n in range(9)}).several(["u7", "u0", "u1", "u2", "u5"])
         '0-2,5,7'
         """
         ordered = sorted(chip_ids, key=self.order)
@@ -74,11 +80,6 @@ class Names:
             between = self.order(others[-1]) - self.order(others[0]) + 1 == len(others)
             ends = [f"{ends[0]} to {ends[-1]}" if between else f"{ends[0]} and {len(ends) - 1} more"]
         return ", ".join(words + ends)
-
-
-def _number(chip: ChipRow) -> int | None:
-    """The driver's number of a chip, if it certainly belongs to this chip."""
-    return chip["kmd"] if chip["identity"] == "known" else None
 
 
 def _place(chip: ChipRow) -> str:
@@ -225,7 +226,7 @@ def too_full(chips: list[ChipRow], names: Names) -> list[str]:
         for title, used, size in pools:
             if used is not None and size is not None and used > size:
                 out.append(
-                    f"! Chip {names.short(chip['chip'])}: {human(used)} of {title} are accounted for, and it has "
+                    f"! {names.short_title(chip['chip'])}: {human(used)} of {title} are accounted for, and it has "
                     f"{human(size)}: not all of that can be there at once."
                 )
     return out

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ttmem.documents.common_text import anomaly_line, short_line
+from ttmem.documents.common_text import anomaly_line, chip_numbers, local_time, short_line
 from ttmem.documents.leaks import age_text
 from ttmem.model.kinds import BREAKDOWN_POOLS, KIND_BY_LABEL, KINDS, BreakdownPool
 from ttmem.model.uncertain_reasons import meanings_text
@@ -43,7 +43,7 @@ def render(dump: Dump, snapshot: Snapshot, style: Style, top: int) -> str:
     """The screen; ``top`` is how many allocations of each kind are listed."""
     dump, snapshot = style.clean(dump), style.clean(snapshot)
     chips = {chip["chip"]: chip for chip in snapshot["chips"]}
-    names = Names(snapshot["chips"], style)
+    names = Names(snapshot["chips"], style, chip_numbers(snapshot))
     lines = [style.paint(line, BOLD) for line in _head(dump, style)]
     lines.append(style.paint(("-" if style.ascii else "─") * style.width, DIM))
     if not dump["devices"]:
@@ -64,8 +64,7 @@ def _head(dump: Dump, style: Style) -> list[str]:
     chips = len({device["chip"] for device in dump["devices"]})
     allocations = f"{dump['total']:,} live allocation{'' if dump['total'] == 1 else 's'}"
     where = f" on {chips} chip{'' if chips == 1 else 's'}" if chips else ""
-    time = dump["time"]
-    shown = f"{time[:10]} {time[11:19]} UTC" if len(time) > 19 and time.endswith("Z") else time
+    shown = local_time(dump["time"])
     line = f"{allocations}{where}   {shown}"
     return [line] if cells(line) <= style.width else [*wrap(f"{allocations}{where}", style), shown]
 
@@ -114,11 +113,11 @@ def _merged(kind: str, entries: Sequence[DumpKind], top: int) -> _Memory:
 
 
 def _title(where: Sequence[str], chips: dict[str, ChipRow], names: Names) -> str:
+    if len(where) == 1:
+        return names.title(where[0])
     boards = {chips[chip]["board"] for chip in where if chip in chips}
     board = next(iter(boards)) if len(boards) == 1 else None
-    if len(where) == 1:
-        return f"Chip {names.full(where[0]).strip()}{f' {board}' if board else ''}"
-    return f"Chips {names.several(where)}{f' {board}' if board else ''}: the same on each of {len(where)} chips"
+    return f"{f'{board} ' if board else ''}chips {names.several(where)}: the same on each of {len(where)} chips"
 
 
 def _memory(memory: _Memory, chips: int, now: float | None, style: Style) -> Iterator[str]:

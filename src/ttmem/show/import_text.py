@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from ttmem.documents.common_text import short_line
+from ttmem.documents.common_text import chip_title, short_line
 from ttmem.model.units import human
 from ttmem.show.text import Column, Style, table, wrap
 
@@ -50,7 +50,7 @@ def render(found: Import, style: Style) -> str:
 def _table(rows: list[tuple[ImportChip, str, ImportKind]], style: Style) -> list[str]:
     return table(
         [
-            Column("CHIP", [chip["chip"] for chip, _, _ in rows], 0),
+            Column("CHIP", [chip_title(chip["chip"], chip["device"], chip["board"]) for chip, _, _ in rows], 0),
             Column("KIND", [kind for _, kind, _ in rows], 0, gap=2),
             Column("AT THE END", [human(total["used"]) for _, _, total in rows], 0, right=True, gap=2),
             Column("PEAK", [human(total["peak"]) for _, _, total in rows], 0, right=True, gap=2),

@@ -67,12 +67,12 @@ def _fullness(chip: ChipRow) -> float:
 
 def _title(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
     board = {chip["board"] for chip in chips if chip["board"]}
-    kind = f" {board.pop()}" if len(board) == 1 else ""
+    kind = f"{board.pop()} " if len(board) == 1 else ""
     if len(chips) == 1:
         doubt = "" if chips[0]["identity"] == "known" else ", assumed to be the one with that device number"
-        text = f"Chip {names.full(chips[0]['chip']).strip()}{kind}{doubt}"
+        text = f"{names.title(chips[0]['chip'])}{doubt}"
     else:
-        text = f"Chips {names.several(chip['chip'] for chip in chips)}{kind}: {len(chips)} alike, each"
+        text = f"{kind}chips {names.several(chip['chip'] for chip in chips)}: {len(chips)} alike, each"
     return [style.paint(line, BOLD) for line in wrap(text, style)]
 
 

@@ -136,11 +136,11 @@ def render(found: Cores, name: str, style: Style) -> str:
 def _head(found: Cores, name: str, style: Style) -> list[str]:
     grid = found["grid"]
     if grid is None:
-        return wrap(f"Chip {name}: the size of its L1 is not known, {found['why']}.", style)
+        return wrap(f"{name}: the size of its L1 is not known, {found['why']}.", style)
     size = known(found["l1"])["size"]
     capacity = grid["x"] * grid["y"] * size
     basis = "" if found["basis"] == "live" else ", by the board's table"
-    title = f"Chip {name}: L1 of {grid['x']} x {grid['y']} cores, {human(size)} each{basis}"
+    title = f"{name}: L1 of {grid['x']} x {grid['y']} cores, {human(size)} each{basis}"
     lines = [style.paint(line, BOLD) for line in wrap(title, style)]
     if found["why"] is not None:
         return [*lines, *wrap(f"Nothing is known of it: {found['why']}.", style)]

@@ -5,27 +5,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ttmem.documents.common_text import short_line
-from ttmem.ingest.clock import rfc3339
+from ttmem.documents.common_text import local_time, short_line
 from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.units import human
 from ttmem.show.text import Style, wrap
 
 if TYPE_CHECKING:
     from ttmem.model.schema import PeakRow
+    from ttmem.show.chip_table import Names
 
 _ALLOCATIONS_SHOWN = 5
 _IN_THE_RING = {kind.label for kind in KERNEL_KINDS}  # their address is that of the kernel ring
 
 
-def render(found: list[PeakRow], style: Style) -> str:
+def render(found: list[PeakRow], names: Names, style: Style) -> str:
     """Each peak of a kind, with its largest allocations."""
     found = style.clean(found)
     lines = []
     for one in found:
         if "kind" not in one:  # a pool has the same allocations again
             continue
-        title = f"chip {one['chip']} {one['kind']}: {human(one['bytes'])} at {rfc3339(one['time'], 6)}"
+        title = f"{names.title(one['chip'])}, {one['kind']}: {human(one['bytes'])} at {local_time(one['time'], 6)}"
         lines += wrap(title, style)
         for item in one["largest"][:_ALLOCATIONS_SHOWN]:
             where = "" if item["kind"] in _IN_THE_RING else f" at {item['address']:#x}"

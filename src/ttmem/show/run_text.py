@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ttmem.documents.common_text import anomaly_line, short_line
+from ttmem.documents.common_text import anomaly_line, chip_numbers, chip_title, short_line
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
@@ -60,7 +60,7 @@ def render(run: Run, style: Style, by: By = "op") -> str:
     if not run["chips"]:
         lines += [_plain(""), *map(_plain, _nothing(run))]
     for alike, figures in _alike(run, style):
-        lines += [_plain(""), *_heading(alike, style), *figures]
+        lines += [_plain(""), *_heading(run, alike, style), *figures]
     if run["chips"]:
         lines += _breakdown(run, by, style)
         lines += _sizing(run, style)
@@ -109,12 +109,15 @@ def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
     return [(alike, [*_figures(alike, _LABELS, style), *largest[alike[0]["chip"]]]) for alike in found.values()]
 
 
-def _heading(chips: Sequence[RunChip], style: Style) -> list[Cell]:
-    if len(chips) == 1:
-        return [_bold(f"chip {chips[0]['chip']}  {_board(chips[0])}")]
-    chip_ids = ", ".join(chip["chip"] for chip in chips)
-    text = f"{len(chips)} chips  {_board(chips[0])}, the same on each: {chip_ids}"
+def _heading(run: Run, chips: Sequence[RunChip], style: Style) -> list[Cell]:
+    titles = [_chip_title(run, chip["chip"]) for chip in chips]
+    text = titles[0] if len(chips) == 1 else f"{len(chips)} chips, the same on each: {', '.join(titles)}"
     return [_bold(line) for line in wrap(text, style, "  ", "")]
+
+
+def _chip_title(run: Run, chip_id: str) -> str:
+    boards = {chip["chip"]: chip["board"] or chip["arch"] for chip in run["chips"]}
+    return chip_title(chip_id, chip_numbers(run["final"]).get(chip_id), boards.get(chip_id))
 
 
 def _board(chip: RunChip) -> str:
@@ -192,7 +195,8 @@ def _sizing(run: Run, style: Style) -> list[Cell]:
     for advice in run["sizing"][:_MESHES_SHOWN]:
         chips = advice["chips"]
         several = f" and {len(chips) - 1} more" if len(chips) > 1 else ""
-        lines += [_plain(""), _bold(f"sizes, pid {advice['pid']} on chip {chips[0]}{several}{_doubt(run)}:")]
+        title = _chip_title(run, chips[0])
+        lines += [_plain(""), _bold(f"sizes, pid {advice['pid']} on {title}{several}{_doubt(run)}:")]
         for line in advice["lines"]:
             lines += map(_plain, wrap(line["text"], style, "    ", "  "))
     if len(run["sizing"]) > _MESHES_SHOWN:

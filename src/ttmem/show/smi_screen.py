@@ -8,7 +8,7 @@ left out first.
 from __future__ import annotations
 
 from ttmem import __version__
-from ttmem.documents.common_text import anomaly_line
+from ttmem.documents.common_text import anomaly_line, chip_numbers, local_time
 from ttmem.show.chip_table import Names, chip_table, too_full
 from ttmem.show.kind_table import breakdowns
 from ttmem.show.process_table import nobody, process_table
@@ -16,7 +16,7 @@ from ttmem.show.text import BOLD, DIM, YELLOW, Style, cells, fit_line, one_line,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ttmem.model.schema import Note, ProcessRow, Snapshot, SourceState
 
@@ -26,12 +26,17 @@ _SUMS_FROM_COLUMNS = 80
 _ALIKE = ("shm-", "heartbeat", "pcie")  # notes that may concern all chips at once
 
 
-def render(snapshot: Snapshot, style: Style | None = None, *, in_full: bool = False) -> str:
-    """The screen; ``in_full`` shows the breakdown of every chip, regardless of their number."""
+def render(
+    snapshot: Snapshot, style: Style | None = None, *, in_full: bool = False, numbers: Mapping[str, int] | None = None
+) -> str:
+    """The screen; ``in_full`` shows the breakdown of every chip, regardless of their number.
+
+    ``numbers`` are those of the chips, if this is only a part of a snapshot.
+    """
     style = style or Style()
     snapshot = style.clean(snapshot)
     chips = snapshot["chips"]
-    names = Names(chips, style)
+    names = Names(chips, style, chip_numbers(snapshot) if numbers is None else numbers)
     lines = [*_header(snapshot, style), style.paint(("-" if style.ascii else "─") * style.width, DIM)]
     if chips:
         lines += chip_table(chips, names, style)
@@ -52,6 +57,8 @@ def _no_chip(snapshot: Snapshot) -> str:
     """Why there is no chip, if that is known; for an event file the driver is not read."""
     driver = snapshot.get("driver")
     looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
+    if any(process["chips"] for process in snapshot["processes"]):
+        return f"No chip is known: {looked}the processes that used one have exited."
     return f"No chip is known: {looked}no process has reported one."
 
 
@@ -67,7 +74,7 @@ def _has_sums(snapshot: Snapshot) -> bool:
 
 def _header(snapshot: Snapshot, style: Style) -> list[str]:
     server, driver = snapshot["server"], snapshot.get("driver")
-    words = [f"ttmem {server['version'] if server else __version__}", snapshot["host"], _time(snapshot["time"])]
+    words = [f"ttmem {server['version'] if server else __version__}", snapshot["host"], local_time(snapshot["time"])]
     if driver:
         words.append(f"driver {driver['version'] or 'of unknown version'}" if driver["loaded"] else "no driver")
     if server:
@@ -85,11 +92,6 @@ def _header(snapshot: Snapshot, style: Style) -> list[str]:
 def _absent_server(snapshot: Snapshot) -> SourceState | None:
     """The missing server as a source; None if there is one, or none was searched."""
     return next((s for s in snapshot["sources"] if s["name"] == "server" and s["state"] != "ok"), None)
-
-
-def _time(text: str) -> str:
-    """A time stamp without fractions of a second."""
-    return f"{text[:10]} {text[11:19]} UTC" if len(text) > 19 and text[10] == "T" and text.endswith("Z") else text
 
 
 def _joined(words: list[str], between: str, style: Style) -> list[str]:

@@ -43,15 +43,16 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
         # A path that the user named is trusted; a path that was found may belong to any user.
         sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
-        raise NoServer(f"no ttmem server answers on {' or '.join(paths)}; start one with `ttmem serve`") from None
+        raise NoServer(f"no ttmem server answers on {_where(paths)}; start one with `ttmem serve`") from None
     except PermissionError as error:
         whose = "ask for the group of that server (`ttmem serve --group NAME`), or start your own"
-        raise OutOfReach(f"{error.filename}: you may not connect to it; {whose}") from None
+        raise OutOfReach(f"{_where([error.filename])}: you may not connect to it; {whose}") from None
     except UntrustedServer as error:
         elsewhere = "choose another place for server, programs and screens with TTMEM_SOCKET"
         raise OutOfReach(f"{error}; {elsewhere}") from None
     except OSError as error:
-        raise ApiError(f"{error.filename or paths[0]}: {error.strerror or error}") from None
+        raise ApiError(f"{_where([error.filename or paths[0]])}: {error.strerror or error}") from None
+    used = _where([used])
     with sock:
         try:
             sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: ttmem\r\nConnection: close\r\n\r\n".encode("ascii"))
@@ -70,18 +71,17 @@ def get_json(path: str, *, socket_path: str | None = None, timeout: float = 10.0
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise ApiError(f"the program on {_where(socket_path)} is not a ttmem server") from None
+        raise ApiError(f"the program on {_asked(socket_path)} is not a ttmem server") from None
 
 
 def get_document(path: str, schema: str | None, *, socket_path: str | None = None, timeout: float = 10.0) -> Any:
     """An answer that is a JSON object, with this schema if one is given."""
     found = get_json(path, socket_path=socket_path, timeout=timeout)
     if not isinstance(found, dict):
-        raise ApiError(
-            f"the program on {_where(socket_path)} is not a ttmem server: its answer to {path} is not a JSON object"
-        )
+        where = _asked(socket_path)
+        raise ApiError(f"the program on {where} is not a ttmem server: its answer is not a JSON object")
     if schema is not None and found.get("schema") != schema:
-        where, spoken = _where(socket_path), found.get("schema")
+        where, spoken = _asked(socket_path), found.get("schema")
         raise ApiError(f"the server on {where} answers with {spoken}, not {schema}; it may be another version of ttmem")
     return found
 
@@ -101,8 +101,18 @@ def malformed(error: BaseException, command: str) -> str:
     )
 
 
-def _where(socket_path: str | None) -> str:
-    return socket_path or " or ".join(api_paths())
+def _asked(socket_path: str | None) -> str:
+    return _where(api_paths() if socket_path is None else [socket_path])
+
+
+def _where(paths: list[str]) -> str:
+    """Servers by their event sockets, which is how users name them.
+
+    >>> _where(["/run/ttmem/ttmem.api.sock", "/tmp/ttmem-7/ttmem.api.sock"])
+    '/run/ttmem/ttmem.sock or /tmp/ttmem-7/ttmem.sock'
+    """
+    stems = [path.removesuffix(".api.sock") for path in paths]
+    return " or ".join(stem if os.path.exists(stem) else f"{stem}.sock" for stem in stems)
 
 
 def _read_all(sock: socket.socket) -> bytes:

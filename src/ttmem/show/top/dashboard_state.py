@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ttmem.documents.common_text import chip_numbers
 from ttmem.show.chip_selector import UnknownChip, only
 from ttmem.show.top.parts.chip_history import ChipHistory
 
@@ -32,6 +33,7 @@ class Model:
         self.past = ChipHistory()
         self._unfiltered: Snapshot | None = None  # the snapshot with all chips
         self.snapshot: Snapshot | None = None
+        self.numbers: dict[str, int] = {}  # of all chips, by id
         self.trouble: str | None = None  # why the snapshot is old, or comes from the machine alone
         self.now = 0.0  # monotonic, when the snapshot was made
         self.until = 0.0  # the same in seconds since 1970: charts end there
@@ -74,6 +76,7 @@ class Model:
         if self._hidden is not None and any(process["pid"] == self._hidden for process in snapshot["processes"]):
             others = [process for process in snapshot["processes"] if process["pid"] != self._hidden]
             snapshot = {**snapshot, "processes": others}
+        self.numbers = chip_numbers(snapshot)
         try:
             self.snapshot = only(snapshot, list(self.wanted)) if self.wanted else snapshot
         except UnknownChip as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ttmem.documents.common_text import local_time
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
@@ -75,7 +76,7 @@ def _state(model: Model, clock: float) -> list[Span]:
         out.append((f"PAUSED {old}", "warn"))
     elif old is not None:
         out.append((f"{old} OLD", "bad"))
-    out.append((f"{snapshot['time'][11:19]} UTC", "bold"))
+    out.append((local_time(snapshot["time"]).partition(" ")[2], "bold"))
     out.append((f"{model.interval:g} s", "dim"))
     if snapshot["server"] is None:
         out.append(("no server", "warn"))

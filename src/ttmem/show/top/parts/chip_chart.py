@@ -101,7 +101,7 @@ class ChipPainter:
         self.until, self.window, self.peaks, self.range, self.cursor = drawing
         self.selected = model.selected
         self.style = Style(ascii=signs.ascii)
-        self.names = Names(model.chips, self.style)
+        self.names = Names(model.chips, self.style, model.numbers)
 
     def tile(self, chip: ChipRow, quantities: Sequence[Quantity], size: Size, charts: bool, phases: bool) -> list[Row]:
         """A chip in a grid: its name and what is used now, above a chart or a few rows."""

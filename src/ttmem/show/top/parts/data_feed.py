@@ -99,7 +99,7 @@ class DataFeed:
         try:
             snapshot: Snapshot | None = self._ask("/snapshot", _ANSWER_SECONDS)
             if snapshot is None or snapshot.get("schema") != blank.SCHEMA:
-                raise ApiError(f"the answer to /snapshot is not of schema {blank.SCHEMA}")
+                raise ApiError(f"the server does not answer with {blank.SCHEMA}; it may be another version of ttmem")
             self._answered = True
         except NoServer as error:
             snapshot, trouble, self._answered = self._alone("not running", str(error)), str(error), False
@@ -146,9 +146,9 @@ class DataFeed:
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
-            raise ApiError(f"the answer to {path} is not JSON") from None
+            raise ApiError("the program that answers is not a ttmem server: its answer is not JSON") from None
         if not isinstance(found, dict):
-            raise ApiError(f"the answer to {path} is no object")
+            raise ApiError("the program that answers is not a ttmem server: its answer is not a JSON object")
         # Checking all values takes longer than all the rest, and is almost never necessary.
         doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
         if path == "/snapshot":

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
+from time import localtime
 from typing import Any, NamedTuple
 
+from ttmem.documents.common_text import zone
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.text import Style
@@ -101,7 +103,7 @@ class EventFollower:
 def columns(wide: bool, chip: int) -> tuple[Column, ...]:
     size = 11 if wide else 6
     return (
-        Column("time", "TIME UTC", 12, 12, 0),
+        Column("time", f"TIME {zone(localtime()).strip()}", 12, 12, 0),
         Column("pid", "PID", 7, 7, 0, right=True),
         Column("event", "EVENT", 10, 15, 0),
         Column("chip", "CHIP", max(4, chip), max(4, chip), 1),
@@ -152,7 +154,7 @@ def clock(seconds: Any) -> str:
     ('00:44:46.448', '-')
     """
     try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%H:%M:%S.%f")[:-3]
+        return datetime.fromtimestamp(seconds).strftime("%H:%M:%S.%f")[:-3]
     except (TypeError, ValueError, OverflowError, OSError):
         return "-"
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from time import gmtime, localtime, strftime
+from time import localtime, strftime
 
+from ttmem.documents.common_text import zone
 from ttmem.show.text import Style, cells
 from ttmem.show.top.parts.chip_history import Phase
 
 
 @lru_cache(maxsize=4)  # all charts of a grid have the same
 def times(since: float, until: float, width: int) -> str:
-    """The axis of time: how long ago, or for long windows the time of day, in UTC like every other time here."""
+    """The axis of time: how long ago, or for long windows the time of day, with its zone at the end."""
     span = until - since
     clock = span >= 3600
     # A label every fifteen cells or more, at round fractions of the window.
@@ -21,9 +22,9 @@ def times(since: float, until: float, width: int) -> str:
     out = ""
     for number in range(count):
         ago = span * (1 - number / count)
-        text = strftime("%H:%M", gmtime(until - ago)) if clock else f"-{duration(ago)}"
+        text = strftime("%H:%M", localtime(until - ago)) if clock else f"-{duration(ago)}"
         out = f"{out:<{round(width * number / count)}}{text}"
-    end = strftime("%H:%M UTC", gmtime(until)) if clock else "now"
+    end = strftime("%H:%M", localtime(until)) + zone(localtime(until)) if clock else "now"
     return f"{out:<{width}}"[: max(0, width - len(end))] + end[:width]
 
 
@@ -49,7 +50,7 @@ def moment(since: float, until: float) -> str:
     begin, end = (
         strftime("%H:%M:%S", localtime(time)) + (f".{int(time * 10 % 10)}" if tenths else "") for time in (since, until)
     )
-    return f"{begin} to {end} {strftime('%Z', localtime(until))}"
+    return f"{begin} to {end}{zone(localtime(until))}"
 
 
 def phase_bars(phases: Sequence[Phase], since: float, now: float, cell: float, width: int, style: Style) -> str:

@@ -130,7 +130,7 @@ class Allocations:
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
-        names = Names(model.chips, style)
+        names = Names(model.chips, style, model.numbers)
         self._shown, self._seen = {}, range(0)
         why = _nobody_to_ask(model)
         if why is not None:

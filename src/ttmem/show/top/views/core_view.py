@@ -87,7 +87,7 @@ class Cores:
         why = self._nothing(model)
         data = None if why else self._data(model)
         if data is None or data["grid"] is None or data["why"]:
-            why = why or (f"Chip {self._name(model, style)}: {data['why']}." if data else "asking...")
+            why = why or (f"{self._name(model, style)}: {data['why']}." if data else "asking...")
             return finished([[(line, "")] for line in wrap(style.clean(why), style, "  ", " ")], size)
         head = [self._status(model, data, style), *self._warnings(data, style)[: max(0, size.height - 4)]]
         self._grid_row = len(head) + 1
@@ -129,16 +129,14 @@ class Cores:
         return troubles[-1] if len(troubles) == len([a for a in answers if a is not None]) and troubles else None
 
     def _name(self, model: Model, style: Style) -> str:
-        return Names(model.chips, style).full(str(model.selected)).strip()
+        return Names(model.chips, style, model.numbers).title(str(model.selected))
 
     def _status(self, model: Model, data: schema.Cores, style: Style) -> Row:
-        chip = model.chip()
-        board = chip["board"] if chip is not None else None
         grid, size = known(data["grid"]), known(data["l1"])["size"]
         capacity = grid["x"] * grid["y"] * size
         headroom, used = data["headroom_min"], data["used"]
         row: Row = [
-            (f"Chip {self._name(model, style)} {board or ''}".rstrip(), "title"),
+            (self._name(model, style), "title"),
             ("  least headroom ", ""),
             (human(headroom), headroom_style(headroom, data)),
             (f"  used {at_least(data)}{human(used)} of {human(capacity)}, {percent(share(used, capacity))}", ""),

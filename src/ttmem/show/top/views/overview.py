@@ -53,7 +53,7 @@ class Overview:
         snapshot = model.snapshot
         if snapshot is None:
             return within([[("Looking at the machine...", "dim")]], size)
-        names = Names(model.chips, Style(ascii=signs.ascii))
+        names = Names(model.chips, Style(ascii=signs.ascii), model.numbers)
         note = _note(model, snapshot, names, Style(size.width, False, signs.ascii))
         height = size.height - len(note)
         chip = None if self.brief else model.chip()
@@ -198,7 +198,7 @@ def _details(model: Model, chip: ChipRow, names: Names, style: Style) -> list[Ro
     assert model.snapshot is not None
     lines = breakdowns({**model.snapshot, "chips": [chip]}, names, style, in_full=True)[1:]
     if not lines:
-        title = f"Chip {names.full(chip['chip']).strip()}"
+        title = names.title(chip["chip"])
         nothing = "  nobody reports what is allocated on it"
         return [[(title, "bold")], [(nothing, "dim")]]
     first, *rest = [spans(line) for line in lines]

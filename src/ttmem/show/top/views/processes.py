@@ -87,7 +87,7 @@ class Processes:
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
         style = Style(size.width, ascii=signs.ascii)
-        names = Names(model.chips, style)
+        names = Names(model.chips, style, model.numbers)
         if self.sort not in tuple(DOWN):  # what was remembered may be anything
             self.sort = "dram"
         self._placed = arrange(columns(size.width, model.processes, names, self.tree), size.width)

@@ -90,7 +90,7 @@ class Telemetry:
         if not model.chips:
             return within([[("No chip is known, so there is nothing to read.", "warn")]], size)
         style = Style(size.width, True, signs.ascii)
-        names = Names(model.chips, style)
+        names = Names(model.chips, style, model.numbers)
         columns = self._as_columns(model, names, style)
         if columns is None:
             rows = self._as_rows(model, names, style, size.height)
@@ -276,7 +276,7 @@ def _one(chip: ChipRow, names: Names, style: Style) -> list[Row]:
     each = _NAME_COLUMNS + wide + 2
     across = max(1, style.width // each)
     down = -(-len(known) // across)
-    rows: list[Row] = [[(f"Chip {names.full(chip['chip']).strip()}", "bold")]]
+    rows: list[Row] = [[(names.title(chip["chip"]), "bold")]]
     for line in range(down):
         row: Row = []
         for name, (text, colour) in known[line::down]:
