@@ -149,6 +149,7 @@ class Picture(NamedTuple):
 
 
 Device = Any  # an int or a tuple of them
+OnChip = Any  # an event with one device number, also where it was on a mesh
 Key = tuple[Any, ...]  # ("kind", chip, kind), ("pool", chip, pool) or ("share", party, chip, pool)
 
 
@@ -300,7 +301,7 @@ class NaiveAccount:
 
     # -- allocations come ---------------------------------------------------------------------------------------------
 
-    def _on_Allocated(self, voice: Voice, event: ev.Allocated) -> None:
+    def _on_Allocated(self, voice: Voice, event: OnChip) -> None:
         if not 0 < event.size <= LARGEST_SIZE or not self._hear(voice, event.device):
             voice.party.anomalies["rejected"] += 1
             return
@@ -346,7 +347,7 @@ class NaiveAccount:
 
     # -- allocations go -----------------------------------------------------------------------------------------------
 
-    def _on_Freed(self, voice: Voice, event: ev.Freed) -> None:
+    def _on_Freed(self, voice: Voice, event: OnChip) -> None:
         if event.device < 0:
             voice.party.anomalies["rejected"] += 1
             return
@@ -376,7 +377,7 @@ class NaiveAccount:
         else:
             self._surplus(voice, event.device, event.address)
 
-    def _matching(self, voice: Voice, event: ev.Freed) -> list[Item]:
+    def _matching(self, voice: Voice, event: OnChip) -> list[Item]:
         """The buffers a FREE may mean: with a kind, those of its address space; without, all at the address."""
         here = [i for i in self._buffers(voice) if (i.device, i.number) == (self._device, event.device)]
         if event.ident:
@@ -415,7 +416,7 @@ class NaiveAccount:
 
     # -- programs ------------------------------------------------------------------------------------------------
 
-    def _on_ProgramRun(self, voice: Voice, event: ev.ProgramRun) -> None:
+    def _on_ProgramRun(self, voice: Voice, event: OnChip) -> None:
         if not self._hear(voice, event.device):
             voice.party.anomalies["rejected"] += 1
             return
@@ -428,7 +429,7 @@ class NaiveAccount:
         for run in event.runs:
             self._handle(voice, run)
 
-    def _on_ProgramDestroyed(self, voice: Voice, event: ev.ProgramDestroyed) -> None:
+    def _on_ProgramDestroyed(self, voice: Voice, event: OnChip) -> None:
         program = Running(voice, self._device, event.device, event.program)
         parts = self._parts(program)
         if not parts and program[1:] not in voice.launched:
@@ -467,7 +468,7 @@ class NaiveAccount:
             del self.chips[old]
             self._forget_totals(lambda key: key[1] == old)
 
-    def _on_DeviceClosed(self, voice: Voice, event: ev.DeviceClosed) -> None:
+    def _on_DeviceClosed(self, voice: Voice, event: OnChip) -> None:
         here = (self._device, event.device)
         gone = [i for i in self.live if i.voice is voice and (i.device, i.number) == here]
         for program in {i.program for i in gone} | {last[2] for last in voice.launched if last[:2] == here}:

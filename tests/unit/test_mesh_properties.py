@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from hypothesis import given
@@ -25,10 +26,15 @@ from tests.unit.test_ledger_properties import (
     Stream,
     Thin,
 )
+from ttmem.account.ledger import Ledger
+from ttmem.account.phases import phases_json
 from ttmem.account.state import Limits
+from ttmem.documents.peaks import peaks
+from ttmem.documents.snapshot import take_snapshot
 from ttmem.model import events as ev
-from ttmem.model.identity import ChipInfo
-from ttmem.model.kinds import Kind
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind, Pool
+from ttmem.recording.event_file import EventFileReader, EventFileWriter
 
 NUMBERS = range(4)
 ALL = (0, 1, 2, 3)
@@ -146,3 +152,68 @@ def test_thinning(stream: Stream) -> None:
 @given(programs_of(BUFFERS, BUFFERS, PARTS, OTHERS))
 def test_a_full_process(stream: Stream) -> None:
     follow(stream, Limits(allocations_per_process=5))
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, PHASE_EVENTS, OTHERS, sources=SOURCES))
+def test_a_replayed_event_file_gives_the_same_account(stream: Stream) -> None:
+    """A mesh is written once; the programs of a workload are written one by one."""
+    file = io.BytesIO()
+    both = Both(journal=EventFileWriter(file))
+    for _ in both.play([[step._replace(late=False) for step in steps] for steps in opened(stream)]):
+        pass
+    file.seek(0)
+    again = Ledger()
+    EventFileReader(file).replay(again)
+    assert take_snapshot(again, time="", host="") == take_snapshot(both.ledger, time="", host="")
+    for one, other in zip(again.processes.values(), both.ledger.processes.values()):
+        assert phases_json(one) == phases_json(other)
+    for recent in (False, True):
+        assert peaks(again, recent=recent) == peaks(both.ledger, recent=recent)
+
+
+def test_opening_a_mesh_splits_nothing_and_a_part_splits_its_kind_only() -> None:
+    both = Both()
+    for step in opened([])[0]:
+        both.tell(step.process, step.source, False, step.act)  # type: ignore[arg-type]
+    both.tell(0, "agent", False, ev.Allocated(ALL, Kind.L1, 0x1000, 64))
+    both.tell(0, "agent", False, ev.Allocated(ALL, Kind.CB, 0x1000, 64, 1))
+    source = both.ledger.source(0.0, ProcessInfo(100, 0), "agent", Confidence.EXACT)
+    both.ledger.apply(9.0, source, ev.Audited((0, 1), 2, (0, 0), (0, 0), (9, 9), (1, 1)))
+    chips = [both.ledger.chips[f"A{number}"] for number in NUMBERS]
+
+    def totals(kind: Kind) -> int:
+        return len({chip.kinds[kind] for chip in chips})
+
+    assert [totals(Kind.L1), totals(Kind.CB)] == [1, 1]
+    for number in NUMBERS:
+        both.tell(0, "agent", False, ev.Allocated(number, Kind.CB, 0x2000, 64, 2))
+    assert [totals(Kind.L1), totals(Kind.CB)] == [1, 4]
+    assert len({chip.pools[Pool.L1] for chip in chips}) == 1
+    (holding,) = [holding for holding in both.ledger.holdings() if holding.device == ALL]
+    leaf = holding.leaves[Kind.L1]
+    assert leaf is not None
+    assert len(leaf.chain) == 4, "as many totals as on one chip"
+
+
+def test_a_launch_on_a_mesh_is_noted_once() -> None:
+    both = Both()
+    runs = tuple(ev.ProgramRun(number, number, 1) for number in NUMBERS)
+    for _ in range(10):
+        both.tell(0, "agent", False, ev.WorkloadRun(1, runs))
+        both.tell(0, "agent", False, ev.ProgramRun(ALL, 9, 1))
+    (source,) = {holding.source for holding in both.ledger.holdings()}
+    assert len(source.launches) == 2
+    both.compare_residency()
+
+
+def test_a_mesh_that_cannot_be() -> None:
+    both = Both()
+    source = both.ledger.source(0.0, ProcessInfo(7, 1), "agent", Confidence.EXACT)
+    for device in ((0, -1), (0, 0)):
+        assert both.ledger.apply(0.0, source, ev.Allocated(device, Kind.L1, 0x1000, 64)) is None
+    assert both.ledger.anomalies == {"rejected": 2}
+    # All chips of a mesh may be of another machine.
+    assert both.ledger.apply(0.0, source, ev.Allocated((), Kind.L1, 0x1000, 64)) is None
+    assert both.ledger.apply(0.0, source, ev.Freed((), Kind.L1, 0x1000)) is None
+    assert both.ledger.anomalies == {"rejected": 2}
