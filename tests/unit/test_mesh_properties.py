@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +101,7 @@ def follow(stream: Stream, limits: Limits = Limits(), *, residency: bool = True)
     for _ in both.play(opened(stream)):
         both.compare()
         both.compare_phases()
+        both.compare_peaks()
         if residency:
             both.compare_residency()
     both.sample()
@@ -217,3 +219,72 @@ def test_a_mesh_that_cannot_be() -> None:
     assert both.ledger.apply(0.0, source, ev.Allocated((), Kind.L1, 0x1000, 64)) is None
     assert both.ledger.apply(0.0, source, ev.Freed((), Kind.L1, 0x1000)) is None
     assert both.ledger.anomalies == {"rejected": 2}
+
+
+def on(device: Any, address: int, size: int, kind: Kind = Kind.DRAM) -> ev.Allocated:
+    return ev.Allocated(device, kind, address, size)
+
+
+def off(device: Any, address: int, kind: Kind = Kind.DRAM) -> ev.Freed:
+    return ev.Freed(device, kind, address)
+
+
+Told = tuple[int, str, Any]
+SPLITS: dict[str, list[Told]] = {
+    "what was freed after the peak is part of the peak of the copy": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 4096)), (0, "agent", off(ALL, 2)),
+        (0, "agent", on(0, 3, 64)),
+    ],
+    "what is freed after the split was part of both peaks": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 4096)), (0, "agent", off(ALL, 2)),
+        (0, "agent", on(0, 3, 64)), (0, "agent", off(ALL, 1)),
+    ],
+    "what a dead process held is part of the peak of the copy": [
+        (1, "agent", on(ALL, 1, 5000)), (1, "agent", on(ALL, 2, 4096)), (1, "agent", ev.ProcessExited()),
+        (0, "agent", on(ALL, 1, 64)), (0, "agent", on((0, 1), 3, 64)),
+    ],
+    "a dead process is thinned after the split": [
+        (1, "agent", on(ALL, 1, 5000)), (1, "agent", on(ALL, 2, 4096)), (1, "agent", ev.ProcessExited()),
+        (0, "agent", on(ALL, 1, 64)), (0, "agent", on((0, 1), 3, 64)), (0, "agent", Thin(1)), (0, "agent", Thin(9)),
+    ],
+    "a closed mesh is part of the peak of the copy": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", ev.DeviceClosed(ALL)), (0, "agent", on(3, 1, 64)),
+    ],
+    "the copy has the highest value since the last sample": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", off(ALL, 1)), (0, "agent", on(0, 3, 64)), (0, "agent", Sample()),
+    ],
+    "an open phase keeps its begin and its peak, and stays complete": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", ev.PhaseBegan(1, "prefill")), (0, "agent", on(ALL, 2, 4096)),
+        (0, "agent", off(ALL, 2)), (0, "agent", ev.PhaseBegan(2, "decode", 1)), (0, "agent", on(0, 3, 64)),
+        (0, "agent", off(0, 3)), (0, "agent", ev.PhaseEnded(2)), (0, "agent", ev.PhaseEnded(1)),
+    ],
+    "phases that ended keep what they were on all chips": [
+        (0, "agent", ev.PhaseBegan(1, "prefill")), (0, "agent", on(ALL, 2, 4096)), (0, "agent", ev.PhaseEnded(1)),
+        (0, "agent", on(0, 3, 64)), (0, "agent", ev.PhaseBegan(2, "prefill")), (0, "agent", off(0, 3)),
+        (0, "agent", ev.PhaseEnded(2)),
+    ],
+    "a stronger source takes over one chip of a mesh, and what it pushed out was part of the peak": [
+        (0, "client", on(ALL, 1, 5000)), (0, "client", on(ALL, 2, 4096)), (0, "agent", on(1, 1, 64)),
+        (0, "client", off(ALL, 1)),
+    ],
+    "one chip of a mesh turns out to be another": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 4096)), (0, "agent", off(ALL, 2)),
+        (0, "agent", ev.DeviceOpened(2, ChipInfo("B2"))), (0, "agent", on(ALL, 4, 128)),
+    ],
+    "the total of a resync": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(0, 3, 64)), (0, "agent", ev.ResyncBegin(2)),
+        (0, "agent", on(ALL, 7, 128)), (0, "agent", ev.ResyncEnd(2)),
+    ],
+    "peaks since a reset": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 64)), (0, "agent", off(ALL, 1)),
+        (0, "agent", ev.PeaksReset()), (0, "agent", on(ALL, 3, 128)), (0, "agent", off(ALL, 3)),
+        (0, "agent", on(0, 4, 64)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", SPLITS.values(), ids=SPLITS)
+def test_a_split(told: list[Told]) -> None:
+    for length in range(1, len(told) + 1):
+        steps = [Step(process, source, False, act) for process, source, act in told[:length]]
+        follow([steps], Limits(dead_allocations=0), residency=False)

@@ -270,6 +270,8 @@ def _largest_free(chip: Chip, pool: Pool) -> int | None:
     """
     kinds = _BUFFERS[pool]
     found = []
+    if not any(holding.audits or holding.views for holding in chip.holdings):
+        return None
     by_source: dict[Source, list[Holding]] = {}
     for holding in chip.holdings:
         by_source.setdefault(holding.source, []).append(holding)
