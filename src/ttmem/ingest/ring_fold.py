@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
+from typing import NamedTuple
 
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
@@ -37,6 +38,7 @@ from ttmem.model.events import (
     ResyncEnd,
     Sees,
     Uncertain,
+    WorkloadRun,
 )
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.uncertain_reasons import REASONS
@@ -67,6 +69,16 @@ _GONE = (0, 0)
 _FIRST_PART, _L1_SMALL = int(Kind.CB), int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
 _MOST_EXTRAS = 50_000
+_MOST_LAUNCHES = 1024  # programs of one workload, each once for each of its chips; they share no chip as a rule
+
+
+class _Frame(NamedTuple):
+    """A live program."""
+
+    program: int
+    workload: int
+    mesh: int
+    cores: int  # blob
 
 
 class _MeshView:
@@ -97,7 +109,10 @@ class RingFold:
         self._ending: set[int] = set()  # meshes that are being closed
         self._views: dict[int, _MeshView] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
-        self._ran = (-1, 0)  # mesh and program that were launched last
+        self._ran = 0  # the workload that was launched last
+        self._frames: dict[int, _Frame] = {}  # of live programs, by slot of the table
+        self._workloads: dict[int, dict[int, _Frame]] = {}  # number -> the frames of its programs, by slot
+        self._runs: dict[int, tuple[ProgramRun, ...]] = {}  # of each workload, until one of its programs changes
         self._audits: dict[int, int] = {}  # mesh -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
         self._batch: list[tuple[int, ...]] = []
@@ -169,12 +184,8 @@ class RingFold:
                 else:
                     yield time, Freed(view.device, kind, address, size, program, allocator, mask, ident)
             elif happened == _RUN:
-                view = views[mesh] if mesh in views else self._view(mesh)
-                if view.sizes is not None:
-                    view.sizes.ran(program)
-                if self._ran != (mesh, program):
-                    self._ran = mesh, program
-                    yield time, ProgramRun(view.device, program, self.ring.mask(cores))
+                for event in self._launched(per_bank):
+                    yield time, event
             else:
                 for event in self._rare(Record._make(record)):
                     yield time, event
@@ -334,7 +345,6 @@ class RingFold:
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
             yield Described(view.device, KINDS[record.kind], record.address, extra, ident)
         elif event == RingEvent.OPENED:
-            self._used = True
             yield from self._opened(mesh, record.size)
         elif event == RingEvent.CLOSING:
             self._ending.add(mesh)
@@ -344,17 +354,66 @@ class RingFold:
         elif event == RingEvent.PROGRAM:
             if sizes is not None:
                 sizes.compiled(program, record.size, record.name)
+            self._keep_frame(record)
             yield from self._compiled(view, record)
         elif event == RingEvent.DESTROYED:
             if sizes is not None:
                 sizes.destroyed(program)
-            if self._ran == (mesh, program):
-                self._ran = (-1, 0)
+            self._drop_frame(record.slot)
+            self._ran = 0
             yield ProgramDestroyed(view.device, program)
         elif event == RingEvent.CACHE_CLEARED:
             yield Mark("program cache cleared")
         else:
             raise RingError(f"record {record.sequence} says {event}, which means nothing")
+
+    def _keep_frame(self, record: Record) -> None:
+        """A program is there, or something about it has changed."""
+        self._drop_frame(record.slot)
+        if record.slot < self.ring.table_slots:  # one that the table has no room for is never reported as launched
+            frame = _Frame(record.program, record.per_bank, record.mesh, record.cores)
+            self._frames[record.slot] = frame
+            self._workloads.setdefault(frame.workload, {})[record.slot] = frame
+            self._runs.pop(frame.workload, None)
+            self._ran = 0
+
+    def _drop_frame(self, slot: int) -> None:
+        frame = self._frames.pop(slot, None)
+        if frame is not None:
+            self._runs.pop(frame.workload, None)
+            others = self._workloads[frame.workload]
+            del others[slot]
+            if not others:
+                del self._workloads[frame.workload]
+
+    def _launched(self, workload: int) -> Iterator[Event]:
+        """All programs of a workload were launched, each on its own mesh and cores."""
+        frames = self._workloads.get(workload)
+        if not frames:
+            return
+        for sizes, program in self._measured(frames):
+            sizes.ran(program)
+        if workload == self._ran:
+            return
+        self._ran = workload
+        runs = self._runs.get(workload)
+        if runs is None:
+            views = [self._view_of(frame.mesh) for frame in frames.values()]
+            if sum(len(view.numbers) for view in views) > _MOST_LAUNCHES:
+                raise RingError(f"workload {workload} has more than {_MOST_LAUNCHES} programs")
+            runs = self._runs[workload] = tuple(
+                ProgramRun(view.device, frame.program, self.ring.mask(frame.cores))
+                for view, frame in zip(views, frames.values())
+            )
+        yield runs[0] if len(runs) == 1 else WorkloadRun(workload, runs)
+
+    def _measured(self, frames: dict[int, _Frame]) -> Iterator[tuple[Sizes, int]]:
+        """The programs whose sizes the listener wants."""
+        if self._sizes:
+            for frame in frames.values():
+                sizes = self._view_of(frame.mesh).sizes
+                if sizes is not None:
+                    yield sizes, frame.program
 
     def _compiled(self, view: _MeshView, record: Record) -> Iterator[Event]:
         cause = self.ring.cause(record.name)
@@ -364,6 +423,9 @@ class RingFold:
         """``before`` is the bytes in its banks that were there before the agent could see them."""
         self._forget(number)  # the number may have been another mesh's
         mesh = self.ring.mesh(number)
+        if mesh.parent != number:
+            return  # a submesh: its chips are open already
+        self._used = True
         geometry = geometry_of(mesh, self.ring.mask(mesh.cores))
         if geometry is not None and number not in self._sizes:
             sizes = self._listener.opened(mesh, geometry, before)
@@ -375,6 +437,7 @@ class RingFold:
 
     def _forget(self, number: int) -> None:
         """What was remembered of a mesh and its submeshes."""
+        self._runs.clear()
         gone = {index for index, view in self._views.items() if index == number or view.allocator == number + 1}
         for index in gone:
             del self._views[index]
@@ -433,8 +496,10 @@ class RingFold:
         before = {mesh: view.device for mesh in open_before if (view := self._views.get(mesh)) is not None}
         self._open = {}
         self._audits.clear()
-        self._ran = (-1, 0)
+        self._ran = 0
         self._ending.clear()
+        self._views.clear()  # a number may be another mesh's by now
+        self._extras.clear()
         for number, mesh in enumerate(self.ring.meshes()):
             if mesh.state == 1 and mesh.parent == number:
                 for event in self._opened(number):
@@ -447,24 +512,27 @@ class RingFold:
                 self._listener.lost_close()
                 if device is not None:
                     yield now, Audited(device, closed + 1, _GONE, _GONE, _GONE, _GONE)
-        launched: list[Record] = []
+        launched: dict[int, int] = {}  # workload -> when it was launched last
+        self._frames.clear()
+        self._workloads.clear()
+        self._runs.clear()
         for record in allocations:
             view = self._view_of(record.mesh)
             time = self._time(record.time)
             if record.kind == PROGRAM_FRAME:
                 for event in self._compiled(view, record):
                     yield time, event
+                self._keep_frame(record)
                 if record.flags & RAN:
-                    launched.append(record)
+                    launched[record.per_bank] = max(record.time, launched.get(record.per_bank, 0))
                 continue
             kind, program = KINDS[record.kind], record.program
             extra = self._extra(view, record)
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
             yield time, Allocated(view.device, kind, record.address, record.size, program, 1, extra, ident)
-        for record in sorted(launched, key=lambda record: record.time):
-            self._ran = record.mesh, record.program
-            device, cores = self._view_of(record.mesh).device, self.ring.mask(record.cores)
-            yield self._time(record.time), ProgramRun(device, record.program, cores)
+        for workload in sorted(launched, key=launched.__getitem__):
+            for event in self._launched(workload):
+                yield self._time(launched[workload]), event
         yield now, ResyncEnd(self._generation)
 
 
