@@ -18,7 +18,7 @@ from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, wheel
 from ttmem.account import allocations as allocations
 from ttmem.ingest.ring_fold import RingFold
-from ttmem.model.events import ProgramRun
+from ttmem.model.events import ProgramRun, WorkloadRun, device_numbers
 from ttmem.model.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
 from ttmem.wire.agent_ring import PROGRAM_FRAME, RAN, Record, RingEvent
 
@@ -216,8 +216,10 @@ def test_a_launch_is_one_record_and_none_if_it_changes_nothing(board: str, folde
             agent = collector.agents[program.pid]
             fold = fold or RingFold(agent.reader(), 0.0)
             for _, event in fold.events(1 << 16):
-                if isinstance(event, ProgramRun):
-                    resident[event.device] = event.program
+                runs = event.runs if isinstance(event, WorkloadRun) else [event]
+                for run in runs:
+                    if isinstance(run, ProgramRun):
+                        resident.update(dict.fromkeys(device_numbers(run.device), run.program))
             launches = [r for r in agent.history[done:] if r.event == RingEvent.RUN]
             done = len(agent.history)
             with contextlib.closing(agent.reader()) as ring:
