@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import agent, client, holds, ingest, ledger, sources, stacks, startup, top, tracking
+from benchmarks import agent, client, holds, ingest, ledger, meshes, sources, stacks, startup, top, tracking
 from benchmarks.report import Report
 
 PARTS = {
@@ -22,6 +22,7 @@ PARTS = {
     "client": client,
     "tracking": tracking,
     "ledger": ledger,
+    "meshes": meshes,
     "holds": holds,
     "sources": sources,
     "startup": startup,

@@ -145,7 +145,8 @@ class Agent:
             ]
             for program, allocations in programs:
                 for allocation in allocations:
-                    found += [self._of_account(holding.number, program, allocation)] * allocation.refs
+                    for number in holding.numbers:
+                        found += [self._of_account(number, program, allocation)] * allocation.refs
         return sorted(found)
 
     def _live(self, records: Iterable[Record]) -> Iterator[Live]:

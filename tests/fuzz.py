@@ -24,11 +24,11 @@ from tests import fuzz_imports
 from tests.fuzz_server import server_case
 from tests.support import ROOT
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counts
+from ttmem.account.live_set import counted_chips
 from ttmem.account.state import Limits
 from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, ResyncBegin, ResyncEnd
 from ttmem.model.identity import ChipInfo, ProcessInfo
-from ttmem.model.kinds import KINDS, POOL_OF, Confidence
+from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Pool
 from ttmem.model.validation import InvalidValue
 from ttmem.recording.event_file import EventFileError, EventFileReader, EventFileWriter
 from ttmem.wire import client_records as native
@@ -110,11 +110,11 @@ def chunks(rng: random.Random, data: bytes) -> list[bytes]:
 def check(ledger: Ledger) -> None:
     """The invariant: every total is the sum of live allocations, and nothing is negative."""
     for chip in ledger.chips.values():
-        sums, pools = [0] * len(KINDS), [0] * 4
+        sums, pools = [0] * len(KINDS), [0] * len(Pool)
         for holding in chip.holdings:
             for allocation in holding.allocations():
                 assert holding.leaves[allocation.kind] is not None
-                if counts(allocation):
+                if chip in counted_chips(allocation):
                     sums[allocation.kind] += allocation.counted
                     pools[POOL_OF[allocation.kind]] += allocation.counted
         assert sums == [total.used for total in chip.kinds], (sums, [total.used for total in chip.kinds])

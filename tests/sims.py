@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.support import PATIENCE, ROOT, Server
 from ttmem.model.core_sets import cores_of, mask_of, parse_ranges
-from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, Pool
+from ttmem.model.kinds import KIND_BY_LABEL, WORKER_L1
 from ttmem.sim.board_types import MACHINES, MachineType
 from ttmem.sim.workloads import WORKLOADS, parts_of
 
@@ -162,7 +162,7 @@ def used_of(memory: Mapping[str, Any]) -> Sizes:
         "fabric_kernel": system["fabric_kernels"],
         "dispatch_kernel": system["dispatch_kernels"],
     }
-    assert l1["used"] == sum(size for label, size in used.items() if POOL_OF[KIND_BY_LABEL[label]] is Pool.L1)
+    assert l1["used"] == sum(size for label, size in used.items() if KIND_BY_LABEL[label] in WORKER_L1)
     return _present(used)
 
 

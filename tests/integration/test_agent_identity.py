@@ -38,7 +38,11 @@ def per_core(ledger: Ledger) -> list[list[int]]:
         allocation for allocation in ledger.allocations() if allocation.extra is not None and allocation.extra.per_core
     ]
     assert all(allocation.kind is Kind.L1 and allocation.refs == 1 for allocation in allocations)
-    return sorted([allocation.holding.number, allocation.address, allocation.size] for allocation in allocations)
+    return sorted(
+        [number, allocation.address, allocation.size]
+        for allocation in allocations
+        for number in allocation.holding.numbers
+    )
 
 
 def from_the_table(agent: Agent) -> Ledger:

@@ -24,7 +24,7 @@ from ttmem.wire.ring_meters import measured, meters
 
 HERE = {"PYTHONPATH": str(ROOT / "src")}
 BUFFER_KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
-POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL}
+POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL, Pool.PROGRAM: L1_POOL}
 # What the memory has beside, and the workload does not read: the parts of L1.
 PARTS = {"l1_buffer_pool": (Kind.L1, Kind.L1_SMALL),
          "program_pool": (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FIRMWARE)}  # fmt: skip

@@ -64,8 +64,12 @@ class Oracle:
         for number, chip_id in self._chip_ids.items():
             here = [mesh for mesh in meshes if number in mesh["chips"]]
             chip = self._collector.ledger.chips.get(str(chip_id))
-            holding = self.agent.source.holdings.get(number)
-            allocations = [] if holding is None else [*holding.buffers.values()]
+            allocations = [
+                allocation
+                for holding in self.agent.source.holdings.values()
+                if number in holding.numbers
+                for allocation in holding.buffers.values()
+            ]
             reserved = dict.fromkeys(Kind, 0)
             for allocation in allocations:
                 assert allocation.extra is not None
@@ -116,11 +120,13 @@ class Oracle:
         in_table = self.agent.live_in_table()
         assert in_table == self.agent.live_in_records()
         assert in_table == self.agent.live_in_account()
-        for number, holding in self.agent.source.holdings.items():
-            used = Counter[Kind]()
+        used = Counter[tuple[Chip, Kind]]()
+        for holding in self.agent.source.holdings.values():
             for allocation in holding.allocations():
-                used[allocation.kind] += allocation.counted
-            assert {kind: holding.chip.kinds[kind].used for kind in Kind} == {kind: used[kind] for kind in Kind}, number
+                for chip in holding.chips:
+                    used[chip, allocation.kind] += allocation.counted
+        for chip in self._collector.ledger.chips.values():
+            assert [chip.kinds[kind].used for kind in Kind] == [used[chip, kind] for kind in Kind], chip.id
 
     def nothing_odd(self, unknown_frees: int = 0) -> None:
         counts = {

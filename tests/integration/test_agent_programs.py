@@ -18,7 +18,7 @@ from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, wheel
 from ttmem.account import allocations as allocations
 from ttmem.ingest.ring_fold import RingFold
-from ttmem.model.events import ProgramRun
+from ttmem.model.events import ProgramRun, WorkloadRun, device_numbers
 from ttmem.model.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
 from ttmem.wire.agent_ring import PROGRAM_FRAME, RAN, Record, RingEvent
 
@@ -173,7 +173,8 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
         assert binaries(agent.kernels()) == elfs(opened["kernels"])
         assert {kernel.kind for kernel in agent.kernels()} == {Kind.FABRIC_KERNEL}
         for number, chip_id in program.chip_ids.items():
-            fabric = [t for t in source.holdings[number].allocations() if t.kind is Kind.FABRIC_KERNEL]
+            here = [t for h in source.holdings.values() if number in h.numbers for t in h.allocations()]
+            fabric = [t for t in here if t.kind is Kind.FABRIC_KERNEL]
             assert len(fabric) == ends[number] == len({t.extra and t.extra.cores for t in fabric})
             chip = collector.ledger.chips[str(chip_id)]
             assert chip.pools[Pool.SYSTEM].used == sum(t.size for t in fabric) > 0
@@ -191,7 +192,8 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
             else:
                 ours = Counter(our_layout(p) for p in found.values())
                 assert ours == Counter(captured_layout(buffers) for buffers in record["programs"])
-            held_on = Counter(ident for holding in source.holdings.values() for ident in holding.programs)
+            holdings = source.holdings.values()
+            held_on = Counter(ident for holding in holdings for ident in holding.programs for _ in holding.numbers)
             chips = {"all_gather": 1, "add": 8}[record["op"]]
             assert sorted(held_on[ident] for ident in found) == [chips] * (8 // chips)
             # Programs of one workload share a layout of the ring, so each needs what the largest does.
@@ -214,8 +216,10 @@ def test_a_launch_is_one_record_and_none_if_it_changes_nothing(board: str, folde
             agent = collector.agents[program.pid]
             fold = fold or RingFold(agent.reader(), 0.0)
             for _, event in fold.events(1 << 16):
-                if isinstance(event, ProgramRun):
-                    resident[event.device] = event.program
+                runs = event.runs if isinstance(event, WorkloadRun) else [event]
+                for run in runs:
+                    if isinstance(run, ProgramRun):
+                        resident.update(dict.fromkeys(device_numbers(run.device), run.program))
             launches = [r for r in agent.history[done:] if r.event == RingEvent.RUN]
             done = len(agent.history)
             with contextlib.closing(agent.reader()) as ring:

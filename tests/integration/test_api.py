@@ -376,9 +376,9 @@ def test_phases_are_gathered_without_holding_the_loop(monkeypatch: pytest.Monkey
     expected = [phases_json(process) for process in asked.ledger.processes.values()]
     assert found == {"schema": "ttmem.phases/1", "processes": expected}
     rows = sum(len(entry["rows"]) for p in found["processes"] for entry in (*p["open"], *p["ended"]))
-    assert rows == 2 * 5 * 40 * 16
+    assert rows == 2 * 5 * 40 * 17
     assert asked.turns >= rows // 500
-    monkeypatch.setattr(past, "_MOST_ROWS", 40 * 16 + 1)
+    monkeypatch.setattr(past, "_MOST_ROWS", 40 * 17 + 1)
     less = asked.get("/phases")
     assert [process["left_out"] for process in less["processes"]] == [3, 5]
     assert less["processes"][0]["open"] == found["processes"][0]["open"]

@@ -73,8 +73,9 @@ def load(folder: Path) -> Import:
 
 def buffers(source: Source) -> Buffers:
     return Buffers(
-        (holding.number, allocation.kind, allocation.address, allocation.size)
+        (number, allocation.kind, allocation.address, allocation.size)
         for holding in source.holdings.values()
+        for number in holding.numbers
         for allocation in holding.buffers.values()
     )
 
@@ -82,10 +83,10 @@ def buffers(source: Source) -> Buffers:
 def reserved(source: Source) -> dict[tuple[int, Kind], int | None]:
     """What an account says the allocator took of each kind on each chip; a kind that is not there takes nothing."""
     found: dict[tuple[int, Kind], int | None] = {}
-    for number, holding in source.holdings.items():
+    for number in {number for holding in source.holdings.values() for number in holding.numbers}:
         for kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE):
-            leaf = holding.leaves[kind]
-            found[number, kind] = 0 if leaf is None or not leaf.count else leaf.reserved_bytes
+            total = source.totals.get((number, kind))
+            found[number, kind] = 0 if total is None or not total.count else total.reserved_bytes
     return found
 
 
@@ -102,7 +103,8 @@ def circular_buffers(source: Source) -> Layouts:
                         allocation.refs
                     )
             if parts:
-                found[holding.number, frozenset(parts.items())] += 1
+                for number in holding.numbers:
+                    found[number, frozenset(parts.items())] += 1
     return found
 
 
@@ -182,7 +184,7 @@ def check_peaks(imported: Imported, true: Ledger, untouched: set[tuple[int, Kind
     for chip in imported.ledger.chips.values():
         for holding in chip.holdings:
             for allocation in holding.buffers.values():
-                if (holding.number, allocation.kind, allocation.address) in untouched:
+                if (holding.device, allocation.kind, allocation.address) in untouched:
                     (asked,) = (
                         other.size
                         for other_chip in true.chips.values()

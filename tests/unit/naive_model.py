@@ -2,6 +2,7 @@
 """A second, very simple account for comparison: a list of live allocations that is summed at each query.
 
 Written from the accounting rules, not from the ledger, and slow on purpose. The rule numbers are those of the design.
+An event about a mesh is an event on each of its chips here: nothing is shared between chips.
 """
 
 from __future__ import annotations
@@ -24,12 +25,21 @@ _KERNELS = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
 
 
 def pool_of(kind: Kind) -> Pool:
-    """Rule 8: trace belongs to DRAM; fabric and dispatch kernels lie outside the compute grid."""
+    """Rule 8: trace belongs to DRAM; what no allocator gives out is apart; fabric kernels are outside the grid."""
     if kind in (Kind.DRAM, Kind.TRACE):
         return Pool.DRAM
+    if kind in (Kind.L1, Kind.L1_SMALL):
+        return Pool.L1
     if kind is Kind.HOST:
         return Pool.HOST
-    return Pool.SYSTEM if kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else Pool.L1
+    return Pool.SYSTEM if kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL) else Pool.PROGRAM
+
+
+def space_of(kind: Kind) -> str:
+    """Rule 1: where an address means one place."""
+    if kind in (Kind.DRAM, Kind.TRACE):
+        return "dram"
+    return "host" if kind is Kind.HOST else "l1"
 
 
 @dataclass(eq=False, repr=False)
@@ -58,8 +68,8 @@ class Voice:
     heard: set[int] = field(default_factory=set)  # device numbers it has said anything about
     spoke: dict[tuple[int, Kind], tuple[int, ...]] = field(default_factory=dict)  # when first, on the present chip
     released: set[int] = field(default_factory=set)  # device numbers it has named in a FREE
-    freed: set[tuple[int, Hashable]] = field(default_factory=set)
-    launched: set[tuple[int, int]] = field(default_factory=set)  # (device number, program)
+    freed: set[tuple[Device, Hashable]] = field(default_factory=set)
+    launched: set[tuple[Device, int, int]] = field(default_factory=set)  # (device as named, device number, program)
     generation: int | None = None
     confirmed: list[Item] = field(default_factory=list)
     renewed: set[int] = field(default_factory=set)  # phases named since the resync began
@@ -77,6 +87,7 @@ class Item:
     """One live allocation; ``place`` is what makes it that allocation within its source and device number (rule 1)."""
 
     voice: Voice
+    device: Device  # as it was named: one number, or all numbers of a mesh
     number: int
     place: tuple[Hashable, ...]
     kind: Kind
@@ -137,6 +148,8 @@ class Picture(NamedTuple):
     sums: dict[Key, Sum]
 
 
+Device = Any  # an int or a tuple of them
+OnChip = Any  # an event with one device number, also where it was on a mesh
 Key = tuple[Any, ...]  # ("kind", chip, kind), ("pool", chip, pool) or ("share", party, chip, pool)
 
 
@@ -148,6 +161,15 @@ class Open(NamedTuple):
     began: float
     begin: dict[Key, int]
     peak: dict[Key, int]
+
+
+class Running(NamedTuple):
+    """A program on one chip."""
+
+    voice: Voice
+    device: Device
+    number: int
+    program: int
 
 
 class Run(NamedTuple):
@@ -175,8 +197,10 @@ class NaiveAccount:
         self.recent: dict[Key, Best] = {}
         self.high: dict[Key, int] = {}
         self.reserved_peak: dict[Key, int] = {}
-        self.ran: dict[str, dict[int, tuple[Voice, int, int]]] = {}  # chip -> core -> program run last there
+        self.ran: dict[str, dict[int, Running]] = {}  # chip -> core -> program run last there
         self._time = 0.0
+        self._device: Device = 0  # of the event that is applied, as it was named
+        self._full = False  # had the process all allocations it may have, before the event
         self._moved: set[Party] = set()  # whose allocations are elsewhere since this event
         self._members: dict[Key, list[Item]] = {}
         self._sums: dict[Key, Sum] = {}
@@ -192,11 +216,26 @@ class NaiveAccount:
         if voice is not None and voice.party.exited:
             voice.party.anomalies["posthumous"] += 1  # rule 3
         else:
-            handler: Callable[[Any, Any], None] = getattr(self, "_on_" + type(event).__name__)
-            handler(voice, event)
+            self._handle(voice, event)
         self._look(time)
         if isinstance(event, ev.PeaksReset):
             self.recent = {key: Best(total.used, time, self._members[key]) for key, total in self._sums.items()}
+
+    def _handle(self, voice: Voice | None, event: ev.Event) -> None:
+        """An event about a mesh happens on each of its chips, but what is odd about it is counted once."""
+        handler: Callable[[Any, Any], None] = getattr(self, "_on_" + type(event).__name__)
+        self._device = getattr(event, "device", 0)
+        if voice is not None:
+            self._full = self.live_count(voice.party) >= self.allocations_per_process
+        if not isinstance(self._device, tuple):
+            handler(voice, event)
+            return
+        assert voice is not None
+        for number in self._device:
+            before = voice.party.anomalies.copy()
+            handler(voice, event._replace(device=number))  # type: ignore[call-arg]
+            if number != self._device[0]:
+                voice.party.anomalies = before
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -229,7 +268,7 @@ class NaiveAccount:
         total = 0
         for program in set(self.ran[chip].values()):
             cores = {core for core, last in self.ran[chip].items() if last == program}
-            for item in self._parts(*program):
+            for item in self._parts(program):
                 if item.kind is kind:
                     mine = _cores(item.extra.cores) if item.extra else set()
                     if not mine:
@@ -256,9 +295,13 @@ class NaiveAccount:
     def held_by(self, party: Party) -> list[Item]:
         return [item for item in self.live if item.voice.party is party]
 
+    def live_count(self, party: Party) -> int:
+        """Live allocations; one on a mesh is one, on however many chips it is."""
+        return len(whole(self.held_by(party)))
+
     # -- allocations come ---------------------------------------------------------------------------------------------
 
-    def _on_Allocated(self, voice: Voice, event: ev.Allocated) -> None:
+    def _on_Allocated(self, voice: Voice, event: OnChip) -> None:
         if not 0 < event.size <= LARGEST_SIZE or not self._hear(voice, event.device):
             voice.party.anomalies["rejected"] += 1
             return
@@ -271,7 +314,7 @@ class NaiveAccount:
         else:
             program = None
             allocator = event.extra.allocator if event.extra else 0
-            place = ("buffer", pool_of(kind), event.address, allocator) if event.address else ("nowhere", self.seq)
+            place = ("buffer", space_of(kind), event.address, allocator) if event.address else ("nowhere", self.seq)
             if event.ident:  # rule 1: the source's own number tells it from others, and nothing else does
                 place = ("number", event.ident)
         old = self._at(voice, event.device, place)
@@ -279,6 +322,8 @@ class NaiveAccount:
             again = False
         else:
             again = old is not None and (old.size, old.kind) == (event.size, kind)
+            if old is not None and event.refs and old.extra != event.extra:  # re-sent, and it is another one
+                again = False
         if old is not None and again:
             if event.kind not in _KERNELS:  # rule 7: a kernel loaded twice is one load
                 old.refs = event.refs or old.refs + 1  # rule 4
@@ -288,13 +333,13 @@ class NaiveAccount:
             self.live.remove(old)
             if not event.refs:
                 voice.party.anomalies["replaced"] += 1
-        elif len(self.held_by(voice.party)) >= self.allocations_per_process:
+        elif self._full:
             voice.party.anomalies["dropped"] += 1
             return
         refs = 1 if event.kind in _KERNELS else event.refs or 1
         item = Item(
-            voice, event.device, place, kind, event.address, event.size, refs, program, event.extra, self.seq,
-            voice.generation is not None,
+            voice, self._device, event.device, place, kind, event.address, event.size, refs, program, event.extra,
+            self.seq, voice.generation is not None,
         )  # fmt: skip
         self.live.append(item)
         voice.confirmed.append(item)
@@ -302,7 +347,7 @@ class NaiveAccount:
 
     # -- allocations go -----------------------------------------------------------------------------------------------
 
-    def _on_Freed(self, voice: Voice, event: ev.Freed) -> None:
+    def _on_Freed(self, voice: Voice, event: OnChip) -> None:
         if event.device < 0:
             voice.party.anomalies["rejected"] += 1
             return
@@ -312,8 +357,10 @@ class NaiveAccount:
             item = self._at(voice, event.device, place)
             if item is None:
                 self._surplus(voice, event.device, place)
-            elif self._release(item, place) and not self._parts(voice, event.device, event.program):
-                self._forget_program(voice, event.device, event.program)
+            elif self._release(item, place):
+                program = Running(voice, self._device, event.device, event.program)
+                if not self._parts(program):
+                    self._forget_program(program)
             return
         voice.released.add(event.device)
         found = self._matching(voice, event)
@@ -323,24 +370,24 @@ class NaiveAccount:
         # Rule 5: one known client allocates on several devices and frees everything on device 0.
         spread = len({number for number, _ in voice.spoke}) > 1
         elsewhere = [i for i in self._buffers(voice) if i.address == event.address and event.address]
-        just_freed = (event.device, event.address) in voice.freed
+        just_freed = (self._device, event.address) in voice.freed
         if voice.kindless and spread and voice.released == {0} and not just_freed and len(elsewhere) == 1:
             voice.party.anomalies["misrouted"] += 1
             self._release(elsewhere[0], event.address)
         else:
             self._surplus(voice, event.device, event.address)
 
-    def _matching(self, voice: Voice, event: ev.Freed) -> list[Item]:
+    def _matching(self, voice: Voice, event: OnChip) -> list[Item]:
         """The buffers a FREE may mean: with a kind, those of its address space; without, all at the address."""
-        here = [i for i in self._buffers(voice) if i.number == event.device]
+        here = [i for i in self._buffers(voice) if (i.device, i.number) == (self._device, event.device)]
         if event.ident:
             return [i for i in here if i.place == ("number", event.ident)]
         here = [i for i in here if i.address == event.address and i.place[0] != "number"]
         if voice.kindless:
             return here
-        space = pool_of(event.kind or Kind.DRAM)
+        space = space_of(event.kind or Kind.DRAM)
         return [
-            i for i in here if pool_of(i.kind) is space and (i.extra.allocator if i.extra else 0) == event.allocator
+            i for i in here if space_of(i.kind) == space and (i.extra.allocator if i.extra else 0) == event.allocator
         ]
 
     def _choose(self, voice: Voice, event: ev.Freed, found: list[Item]) -> Item:
@@ -361,34 +408,40 @@ class NaiveAccount:
         if item.refs:
             return False
         self.live.remove(item)
-        item.voice.freed.add((item.number, place))
+        item.voice.freed.add((item.device, place))
         return True
 
     def _surplus(self, voice: Voice, number: int, place: Hashable) -> None:
-        voice.party.anomalies["double_free" if (number, place) in voice.freed else "unknown_free"] += 1
+        voice.party.anomalies["double_free" if (self._device, place) in voice.freed else "unknown_free"] += 1
 
     # -- programs ------------------------------------------------------------------------------------------------
 
-    def _on_ProgramRun(self, voice: Voice, event: ev.ProgramRun) -> None:
+    def _on_ProgramRun(self, voice: Voice, event: OnChip) -> None:
         if not self._hear(voice, event.device):
             voice.party.anomalies["rejected"] += 1
             return
-        voice.launched.add((event.device, event.program))
+        program = Running(voice, self._device, event.device, event.program)
+        voice.launched.add(program[1:])
         chip = self.ran.setdefault(voice.party.numbers[event.device], {})
-        chip.update(dict.fromkeys(_cores(event.cores), (voice, event.device, event.program)))
+        chip.update(dict.fromkeys(_cores(event.cores), program))
 
-    def _on_ProgramDestroyed(self, voice: Voice, event: ev.ProgramDestroyed) -> None:
-        parts = self._parts(voice, event.device, event.program)
-        if not parts and (event.device, event.program) not in voice.launched:
+    def _on_WorkloadRun(self, voice: Voice, event: ev.WorkloadRun) -> None:
+        for run in event.runs:
+            self._handle(voice, run)
+
+    def _on_ProgramDestroyed(self, voice: Voice, event: OnChip) -> None:
+        program = Running(voice, self._device, event.device, event.program)
+        parts = self._parts(program)
+        if not parts and program[1:] not in voice.launched:
             voice.party.anomalies["unknown_free"] += 1
             return
         self._remove(parts)
-        self._forget_program(voice, event.device, event.program)
+        self._forget_program(program)
 
-    def _forget_program(self, voice: Voice, number: int, program: int) -> None:
-        voice.launched.discard((number, program))
+    def _forget_program(self, program: Running) -> None:
+        program.voice.launched.discard(program[1:])
         for cores in self.ran.values():
-            for core in [core for core, last in cores.items() if last == (voice, number, program)]:
+            for core in [core for core, last in cores.items() if last == program]:
                 del cores[core]
 
     # -- chips and devices ---------------------------------------------------------------------------------------
@@ -415,13 +468,13 @@ class NaiveAccount:
             del self.chips[old]
             self._forget_totals(lambda key: key[1] == old)
 
-    def _on_DeviceClosed(self, voice: Voice, event: ev.DeviceClosed) -> None:
-        for program in {i.program for i in self.live if (i.voice, i.number) == (voice, event.device)} | {
-            program for number, program in voice.launched if number == event.device
-        }:
+    def _on_DeviceClosed(self, voice: Voice, event: OnChip) -> None:
+        here = (self._device, event.device)
+        gone = [i for i in self.live if i.voice is voice and (i.device, i.number) == here]
+        for program in {i.program for i in gone} | {last[2] for last in voice.launched if last[:2] == here}:
             if program is not None:
-                self._forget_program(voice, event.device, program)
-        self._remove([i for i in self.live if (i.voice, i.number) == (voice, event.device)])
+                self._forget_program(Running(voice, *here, program))
+        self._remove(gone)
 
     def _on_ChipFound(self, voice: Voice | None, event: ev.ChipFound) -> None:
         self._describe(event.chip)
@@ -431,7 +484,7 @@ class NaiveAccount:
     def _on_ResyncBegin(self, voice: Voice, event: ev.ResyncBegin) -> None:
         voice.generation, voice.confirmed, voice.renewed = event.generation, [], set()
         for cores in self.ran.values():
-            for core in [core for core, (other, _, _) in cores.items() if other is voice]:
+            for core in [core for core, last in cores.items() if last.voice is voice]:
                 del cores[core]
 
     def _on_ResyncEnd(self, voice: Voice, event: ev.ResyncEnd) -> None:
@@ -441,10 +494,10 @@ class NaiveAccount:
         for item in self.live:
             if item.voice is voice:
                 item.waiting = False
-        programs = {*voice.launched, *((n, p) for v, n, p in self._running() if v is voice)}
-        for number, program in programs:
-            if not self._parts(voice, number, program):
-                self._forget_program(voice, number, program)
+        running = {last for last in self._running() if last.voice is voice}
+        for program in running | {Running(voice, *last) for last in voice.launched}:
+            if not self._parts(program):
+                self._forget_program(program)
         self._look(self._time)
         for other, ident in list(voice.party.phases):
             if other is voice and ident not in voice.renewed:
@@ -471,8 +524,8 @@ class NaiveAccount:
         shares = {key: total for key, total in self._sums.items() if key[:2] == ("share", party)}
         self.departed.append(Picture(party, held, shares))
         for last in self._running():
-            if last[0].party is party:
-                self._forget_program(*last)
+            if last.voice.party is party:
+                self._forget_program(last)
         self._remove(held)
         party.exited = True
         del self.parties[party.info.key]
@@ -584,15 +637,15 @@ class NaiveAccount:
     def _buffers(self, voice: Voice) -> list[Item]:
         return [i for i in self.live if i.voice is voice and i.program is None]
 
-    def _parts(self, voice: Voice, number: int, program: int) -> list[Item]:
-        return [i for i in self.live if (i.voice, i.number, i.program) == (voice, number, program)]
+    def _parts(self, program: Running) -> list[Item]:
+        return [i for i in self.live if (i.voice, i.device, i.number, i.program) == program]
 
-    def _running(self) -> set[tuple[Voice, int, int]]:
+    def _running(self) -> set[Running]:
         return {last for cores in self.ran.values() for last in cores.values()}
 
     def _at(self, voice: Voice, number: int, place: Hashable) -> Item | None:
-        found = (i for i in self.live if i.voice is voice and i.number == number and i.place == place)
-        return next(found, None)
+        here = (self._device, number, place)
+        return next((i for i in self.live if i.voice is voice and (i.device, i.number, i.place) == here), None)
 
     def _remove(self, items: list[Item]) -> None:
         self.live = [item for item in self.live if item not in items]
@@ -619,6 +672,11 @@ class NaiveAccount:
     def _geometry(self, chip: str) -> Geometry | None:
         info = self.chips[chip]
         return info.geometry or board_geometry(info.board, info.arch)
+
+
+def whole(items: Iterable[Item]) -> list[Item]:
+    """One item for each allocation: that on the first chip of its mesh."""
+    return [item for item in items if not isinstance(item.device, tuple) or item.number == item.device[0]]
 
 
 def _sum(items: list[Item]) -> Sum:

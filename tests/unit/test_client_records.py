@@ -125,7 +125,8 @@ FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER
 
 
 def test_every_event_type_is_tried() -> None:
-    assert set(EVENTS) == set(get_args(ev.Event))
+    """A workload has no record of its own: each of its programs has one."""
+    assert set(EVENTS) == set(get_args(ev.Event)) - {ev.WorkloadRun}
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)

@@ -45,7 +45,7 @@ def fold(translation: EventTranslation) -> tuple[Ledger, Source]:
 
 def places(source: Source) -> Counter[tuple[int, int, int]]:
     return Counter(
-        (holding.number, int(allocation.kind), allocation.address)
+        (holding.numbers[0], int(allocation.kind), allocation.address)
         for holding in source.holdings.values()
         for allocation in holding.buffers.values()
     )

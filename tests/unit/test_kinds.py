@@ -46,9 +46,10 @@ def test_every_kind_has_the_right_pool() -> None:
         Pool.DRAM: {Kind.DRAM, Kind.TRACE},
         Pool.HOST: {Kind.HOST},
         Pool.SYSTEM: {Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL},
-        Pool.L1: {Kind.L1, Kind.L1_SMALL, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FIRMWARE},
+        Pool.L1: {Kind.L1, Kind.L1_SMALL},
+        Pool.PROGRAM: {Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FIRMWARE},
     }
-    assert [pool.label for pool in Pool] == ["dram", "l1", "host", "system"]
+    assert [pool.label for pool in Pool] == ["dram", "l1", "host", "system", "program"]
 
 
 def test_an_unload_finds_a_kernel_of_any_type() -> None:

@@ -110,15 +110,15 @@ class Server:
             for chip in self.ledger.chips.values()
             if any(total.count for total in chip.totals())
         }
-        allocations = Counter((t.holding.number, t.kind, t.address, t.size, t.refs) for t in self.ledger.allocations())
+        allocations = Counter((t.holding.device, t.kind, t.address, t.size, t.refs) for t in self.ledger.allocations())
         holdings = list(self.ledger.holdings())
         programs = Counter(
-            (holding.number, p.ident, p.ring, p.metal_id, p.tag)
+            (holding.device, p.ident, p.ring, p.metal_id, p.tag)
             for holding in holdings
             for p in holding.programs.values()
             if p.metal_id is not None
         )
-        views = {(holding.number, *key): view for holding in holdings for key, view in holding.views.items()}
+        views = {(holding.device, *key): view for holding in holdings for key, view in holding.views.items()}
         phases = {ident: phase.path.split("/")[-1] for (_, ident), phase in self.source.process.phases.open.items()}
         return {"chips": chips, "allocations": allocations, "programs": programs, "views": views, "phases": phases}
 
@@ -137,7 +137,8 @@ def test_a_server_that_missed_everything(events: list[Event]) -> None:
 
 def residents(server: Server) -> set[tuple[int, int]]:
     """Programs that are made of something, with the cores they ran on last."""
-    return {(one.ident, cores) for chip in server.ledger.chips.values() for one, cores in chip.resident if one.parts}
+    chips = server.ledger.chips.values()
+    return {(one.ident, cores) for chip in chips for one, cores in chip.resident_programs() if one.parts}
 
 
 @LAW
@@ -163,12 +164,12 @@ def compare_tally(table: LiveTable, server: Server) -> None:
     """The running totals are the sums of what the account has."""
     allocations = list(server.ledger.allocations())
     for (device, label), reading in table.tally.read().items():
-        kinds = {"dram_pool": Pool.DRAM, "l1_pool": Pool.L1}
+        kinds = {"dram_pool": [Pool.DRAM], "l1_pool": [Pool.L1, Pool.PROGRAM]}
         mine = [
             allocation
             for allocation in allocations
-            if device in (None, allocation.holding.number)
-            and (POOL_OF[allocation.kind] is kinds[label] if label in kinds else allocation.kind.label == label)
+            if device in (None, allocation.holding.device)
+            and (POOL_OF[allocation.kind] in kinds[label] if label in kinds else allocation.kind.label == label)
             and not (allocation.extra and allocation.extra.shared)
         ]
         assert reading.used == sum(allocation.size for allocation in mine)

@@ -282,7 +282,7 @@ def test_a_chip_that_was_left_and_is_met_again_is_the_same_row() -> None:
 
 
 def test_a_process_that_moves_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ttmem.account.phases._MOST_CORNERS", 10)
+    monkeypatch.setattr("ttmem.account.phases._MOST_COLUMNS", 10)
     run = Run().tell(buffer(1, 100), PhaseBegan(1, "load"))
     for number in range(20):
         run.tell(DeviceOpened(0, ChipInfo(f"X{number}")))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counts
+from ttmem.account.live_set import counted_chips, counts
 from ttmem.account.totals import TotalWithContents
 from ttmem.model import events as ev
 from ttmem.model.identity import ChipInfo, ProcessInfo
@@ -31,7 +31,7 @@ ON_CHIP = tuple(kind for kind in BUFFER_KINDS if kind is not Kind.HOST)
 PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL)
 
 # Small pools, so that everything collides.
-DEVICES, ADDRESSES, PROGRAMS = st.integers(0, 1), st.integers(1, 3), st.integers(1, 3)
+DEVICES, ADDRESSES, PROGRAMS = st.sampled_from([0, 1, (0, 1), (0, 1)]), st.integers(1, 3), st.integers(1, 3)
 SIZES, ALLOCATORS = st.sampled_from([64, 64, 128, 4096]), st.integers(1, 2)
 EXTRAS = st.builds(ev.Extra, st.sampled_from([2048, 8192]), st.just(0), ALLOCATORS)
 PART_EXTRAS = st.builds(ev.Extra, st.none(), st.sampled_from([1, 3]), st.just(0), st.none(), st.booleans())
@@ -43,7 +43,8 @@ EVENTS = st.one_of(
     st.builds(ev.ProgramCompiled, DEVICES, PROGRAMS, SIZES, st.just(9)),
     st.builds(ev.ProgramRun, DEVICES, PROGRAMS, st.sampled_from([1, 3])),
     st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
-    st.builds(ev.DeviceOpened, DEVICES, st.builds(ChipInfo, st.sampled_from(["a", "b"]))),
+    st.builds(ev.DeviceOpened, st.just(0), st.builds(ChipInfo, st.sampled_from(["a", "b"]))),
+    st.builds(ev.DeviceOpened, st.just(1), st.builds(ChipInfo, st.sampled_from(["c", "d"]))),
     st.builds(ev.DeviceClosed, DEVICES),
     st.builds(ev.ResyncBegin, st.just(2)),
     st.builds(ev.ResyncEnd, st.just(2)),
@@ -63,7 +64,7 @@ class Recorder:
 
     def look(self, time: float) -> None:
         live = {allocation for allocation in self._ledger.allocations() if counts(allocation)}
-        total = sum(allocation.counted for allocation in live if allocation.kind in ON_CHIP)
+        total = sum(a.counted * len(counted_chips(a)) for a in live if a.kind in ON_CHIP)
         if total > self.highest:
             self.highest, self.time, self.live = total, time, live
 
@@ -90,7 +91,7 @@ def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, TotalWit
 
 def released(source: Source, which: int) -> ev.Freed | None:
     allocations = [
-        (holding.number, allocation) for holding in source.holdings.values() for allocation in holding.allocations()
+        (holding.device, allocation) for holding in source.holdings.values() for allocation in holding.allocations()
     ]
     if not allocations:
         return None
@@ -102,7 +103,7 @@ def released(source: Source, which: int) -> ev.Freed | None:
 
 def described(allocations: set[Allocation]) -> list[tuple[object, ...]]:
     """For a message that can be read."""
-    return sorted((t.holding.number, t.kind, t.address, t.size, t.program, t.born) for t in allocations)
+    return sorted((t.holding.numbers, t.kind, t.address, t.size, t.program, t.born) for t in allocations)
 
 
 @LAW
@@ -123,9 +124,8 @@ def test_everything_live_at_the_peak_and_nothing_else(stream: list[tuple[int, Ac
 def test_the_total_is_that_of_the_live_buffers(stream: list[tuple[int, Act]]) -> None:
     ledger, all_chips, _ = fold(stream, thin=False)
     live = [allocation for allocation in ledger.allocations() if counts(allocation)]
-    assert all_chips.total.used == sum(allocation.counted for allocation in live if allocation.kind in ON_CHIP)
-    assert all_chips.beside.used == sum(allocation.counted for allocation in live if allocation.kind not in ON_CHIP)
-    assert all_chips.total.count + all_chips.beside.count == len(live)
+    assert all_chips.total.used == sum(a.counted * len(counted_chips(a)) for a in live if a.kind in ON_CHIP)
+    assert all_chips.beside.used == sum(a.counted * len(counted_chips(a)) for a in live if a.kind not in ON_CHIP)
 
 
 def test_a_peak_that_a_parts_end_cannot_touch() -> None:

@@ -26,8 +26,8 @@ EXAMPLES = {"tests/test_model.py", "demo/model.py"}
 # Unit tests of more than one module, or of no module: the name says what they are about.
 DESCRIPTIVE = {
     "agent_package", "doctests", "fuzz", "fuzz_grammar", "fuzz_imports", "imports", "json_page", "layers",
-    "ledger_properties", "mock_toolchain", "plain_english", "ring_layout", "rings_hostile", "security_page",
-    "smi_machines", "smi_parts", "smi_properties", "top_screens", "tree", "workloads",
+    "ledger_properties", "mesh_properties", "mock_toolchain", "plain_english", "ring_layout", "rings_hostile",
+    "security_page", "smi_machines", "smi_parts", "smi_properties", "top_screens", "tree", "workloads",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from itertools import chain as join
 from typing import TYPE_CHECKING
 
 from ttmem.account.totals import Total
+from ttmem.model.events import Device, device_numbers
 from ttmem.model.kinds import KINDS, Kind
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ class Allocation:
     def __lt__(self, other: Allocation) -> bool:
         """An order for heaps of (size, birth, allocation) where both are equal, the same whenever events are folded."""
         mine, others = self.holding, other.holding
-        return (self.address, self.kind, mine.number, mine.source.name) < (
+        return (self.address, self.kind, mine.numbers, mine.source.name) < (
             other.address,
             other.kind,
-            others.number,
+            others.numbers,
             others.source.name,
         )
 
@@ -83,12 +84,13 @@ PartKey = tuple[int, int, int]
 class Program:
     """The circular buffers, dataflow buffers, scratchpads and kernels of one program."""
 
-    __slots__ = ("holding", "ident", "metal_id", "origin", "parts", "ring")
+    __slots__ = ("destroyed", "holding", "ident", "metal_id", "origin", "parts", "ring")
 
     def __init__(self, ident: int, holding: Holding) -> None:
         self.ident = ident
         self.holding = holding
         self.parts: dict[PartKey, Allocation] = {}
+        self.destroyed = False
         self.forget()
 
     def forget(self) -> None:
@@ -116,15 +118,21 @@ class Program:
 
 
 class Holding:
-    """What one source of one process holds on the chip it calls by one number."""
+    """What one source of one process holds on one device: a chip, or all chips of a mesh.
 
-    __slots__ = ("agreements", "audits", "buffers", "chip", "freed", "freed_before", "leaves", "number", "per_core",
-                 "programs", "source", "unplaced", "views")  # fmt: skip
+    An allocation on a mesh is one allocation, and lies on each of its chips at the same address.
+    """
 
-    def __init__(self, source: Source, number: int, chip: Chip) -> None:
+    __slots__ = ("agreements", "audits", "buffers", "chips", "device", "former", "freed", "freed_before", "launched",
+                 "leaves", "numbers", "per_core", "programs", "source", "unplaced", "views")  # fmt: skip
+
+    def __init__(self, source: Source, device: Device, chips: tuple[Chip, ...]) -> None:
         self.source = source
-        self.number = number
-        self.chip = chip
+        self.device = device  # as the source names it
+        self.numbers = device_numbers(device)  # the source's own
+        self.chips = chips  # that these numbers mean, in the same order
+        self.former: dict[Chip, int] = {}  # chips that were taken for one of these numbers before
+        self.launched = False  # was it noted on its chips that launches are seen there
         self.leaves: list[Total | None] = [None] * len(KINDS)
         self.buffers: dict[int, Allocation] = {}
         self.programs: dict[int, Program] = {}
@@ -135,6 +143,17 @@ class Holding:
         self.audits: dict[int, Audited] = {}  # the last one of each allocator
         self.views: dict[tuple[int, Kind], Viewed] = {}  # the last one of each allocator and kind
         self.agreements: dict[Kind, Agreement] = {}  # of what was tracked with what the views said, when they came
+
+    @property
+    def chip(self) -> Chip:
+        """The first of its chips. Those of a mesh have the same geometry."""
+        return self.chips[0]
+
+    def number_on(self, chip: Chip) -> int:
+        """What the source calls one of its chips, or one that was thought to be its."""
+        if chip in self.chips:
+            return self.numbers[self.chips.index(chip)]
+        return self.former.get(chip, self.numbers[0])
 
     def note_freed(self, key: object) -> None:
         """Once the set of just freed keys is full it is kept as the older generation; the one before is forgotten."""

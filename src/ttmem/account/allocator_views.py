@@ -59,8 +59,8 @@ def _reported(holding: Holding, kind: Kind) -> int | None:
 
 def _tracked(process: Process, chip: Chip, kind: Kind) -> int | None:
     """What the process's believed source says was taken of a kind; None if it does not say of everything."""
-    leaves = [holding.leaves[kind] for holding in process.holdings() if holding.chip is chip]
-    taken = [leaf.reserved_bytes for leaf in leaves if leaf is not None and leaf.counts]
+    leaves = [holding.leaves[kind] for holding in process.holdings() if chip in holding.chips]
+    taken = [leaf.reserved_bytes for leaf in leaves if leaf is not None and chip in leaf.chips]
     return None if None in taken else sum(size for size in taken if size is not None)
 
 
@@ -83,7 +83,7 @@ def reporter(chip: Chip) -> ReporterRow:
         return {"total": None, "tracked": None, "inferred": None, "basis": _UNAVAILABLE}
     reporting = {holding.source.process for holding, _ in reported}  # nobody spoke for the others
     leaves = [holding.leaves[Kind.L1] for holding in chip.holdings if holding.source.process in reporting]
-    counting = [leaf for leaf in leaves if leaf is not None and leaf.counts]
+    counting = [leaf for leaf in leaves if leaf is not None and chip in leaf.chips]
     taken = [leaf.reserved_bytes for leaf in counting]
     tracked = sum(leaf.used if None in taken else leaf.reserved for leaf in counting)
     total = sum(size for _, size in reported)

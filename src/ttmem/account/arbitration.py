@@ -1,29 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which source counts for a kind of memory (rule 12), and in which totals of which chip.
+"""Decides which source counts for a kind of memory (rule 12), and in which totals of which chips.
 
-A leaf counts in its process's share and in its chip while its source is the strongest for that kind; otherwise it is
-set aside and counts only in itself. Allocations that start to count late were no part of earlier peaks, so they are
-given a new birth; allocations that stop counting are remembered by the peaks they were part of.
+On each of its chips, a leaf counts in its process's share and in the chip while its source is the strongest for that
+kind; otherwise it is set aside there. Allocations that start to count somewhere were no part of earlier peaks there, so
+they are given a new birth, and peaks that they were part of remember them; so do peaks of totals they stop to count in.
 """
 
 from __future__ import annotations
 
+from ttmem.account import launches
 from ttmem.account.allocations import Holding
 from ttmem.account.entities import Chip, Process, Share, Source
-from ttmem.account.totals import NOT_YET, Total
-from ttmem.model.kinds import BUFFER_KINDS, KINDS, POOL_OF, Kind
+from ttmem.account.shared_totals import join_devices, link, separate
+from ttmem.account.totals import NOT_YET, LeafOfAllChips, Total
+from ttmem.model.kinds import BUFFER_KINDS, KINDS, Kind
 
 _ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # what an allocator on the chip gives out
 
 
 def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
     """The total for a kind that the holding reports for the first time."""
-    leaf = holding.leaves[kind] = Total(seq)
+    all_chips = holding.chip.all_chips
+    if all_chips is None:
+        leaf = Total(seq)
+    else:
+        leaf = LeafOfAllChips(seq, all_chips.total if kind in _ALLOCATED else all_chips.beside)
     leaf.chain = (leaf,)
+    join_devices(holding, kind, leaf)
+    holding.leaves[kind] = leaf
+    link(holding, kind, leaf)
     process = holding.source.process
-    settling = _Reassignment(process, seq, time).settle(holding.chip, kind, holding.source)
-    settling.finish()
-    if settling.unseated:
+    change = _Reassignment(process, seq, time)
+    for chip in holding.chips:
+        change.settle(chip, kind, holding.source)
+    change.finish()
+    if change.unseated:
         process.phases.other_totals()
     else:
         process.phases.more_totals()
@@ -32,14 +43,14 @@ def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
 
 def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> None:
     """What the process calls device N is on another chip than was thought: count everything there."""
-    moving = [holding for holding in process.holdings() if holding.number == number]
+    moving = [holding for holding in process.holdings() if number in holding.numbers]
     if not moving:
         return
-    old = moving[0].chip
-    settling = _Reassignment(process, seq, time)
+    old = moving[0].chips[moving[0].numbers.index(number)]
+    change = _Reassignment(process, seq, time)
     # Whoever was believed before is asked first again, then whoever spoke first.
     order = [
-        (not leaf.counts, leaf.since, kind, holding.source)
+        (old not in leaf.chips, leaf.since, kind, holding.source)
         for holding in moving
         for kind, leaf in zip(KINDS, holding.leaves)
         if leaf is not None
@@ -47,96 +58,134 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
     order.sort(key=lambda entry: entry[:2])
     for holding in moving:
         for kind in KINDS:
-            settling.set_aside(holding, kind)
-        old.holdings.remove(holding)
-        chip.holdings.append(holding)
+            change.set_aside(holding, kind, old)
+        launches.move(holding, old, chip, seq)
+        holding.former[old] = number
+        holding.chips = tuple(chip if n == number else c for n, c in zip(holding.numbers, holding.chips))
+        if old not in holding.chips:
+            old.holdings.remove(holding)
+        if holding not in chip.holdings:
+            chip.holdings.append(holding)
         chip.covered |= holding.source.covered
-        for program, cores in old.leaving(holding):
-            chip.run(program, cores)
-        holding.chip = chip
     for _, _, kind, source in order:
-        settling.settle(chip, kind, source)
+        change.settle(chip, kind, source)
     for kind in KINDS:
-        settling.resettle(old, kind)
-    settling.finish()
-    if not any(holding.chip is old for holding in process.holdings()):
-        process.shares.pop(old.id, None)
+        change.resettle(old, kind)
+    change.finish()
+    if not any(old in holding.chips for holding in process.holdings()):
+        share = process.shares.pop(old.id, None)
+        if share is not None:
+            share.leave()
     process.phases.other_totals()
 
 
 class _Reassignment:
-    """One change of belief or home. Peaks look when it is finished: what is half moved was never so."""
+    """One change of belief or home. It is carried out at the end, and peaks look then: nothing was ever half moved."""
 
     def __init__(self, process: Process, seq: int, time: float) -> None:
         self._process = process
         self._seq = seq
         self._time = time
-        self._grown: list[Total] = []
+        self._chips: dict[Total, tuple[Holding, Kind, set[Chip]]] = {}  # where leaves will count
         self.unseated = False  # did somebody stop to count
 
-    def settle(self, chip: Chip, kind: Kind, source: Source) -> _Reassignment:
+    def settle(self, chip: Chip, kind: Kind, source: Source) -> None:
         """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
         share = self._process.shares.get(chip.id)
         if share is None:
-            share = self._process.shares[chip.id] = Share(chip)
+            share = self._process.shares[chip.id] = Share(chip, self._process.nothing)
         voice = share.voices[kind]
         if voice is None or voice.confidence < source.confidence:
             share.voices[kind] = source
-        reporting = self._reporting(chip, kind)
-        for holding in reporting:
-            if holding.source is not share.voices[kind]:
-                self.set_aside(holding, kind)
-        for holding in reporting:
-            if holding.source is share.voices[kind]:
-                self._count(holding, kind, share)
-        return self
+        for holding in self._process.holdings():
+            leaf = holding.leaves[kind]
+            if leaf is not None and chip in holding.chips:
+                if holding.source is share.voices[kind]:
+                    self._where(holding, kind, leaf).add(chip)
+                else:
+                    self.set_aside(holding, kind, chip)
 
     def resettle(self, chip: Chip, kind: Kind) -> None:
         """A source left a chip: if it was the voice and is gone from there altogether, the next strongest is."""
         share = self._process.shares.get(chip.id)
-        left = self._reporting(chip, kind)
-        if share is None or any(holding.source is share.voices[kind] for holding in left):
+        left = [
+            (leaf.since, holding.source)
+            for holding in self._process.holdings()
+            if chip in holding.chips and (leaf := holding.leaves[kind]) is not None
+        ]
+        if share is None or any(source is share.voices[kind] for _, source in left):
             return
         share.voices[kind] = None
-        for holding in left:  # in the order they first spoke
-            self.settle(chip, kind, holding.source)
+        for _, source in sorted(left, key=lambda entry: entry[0]):  # in the order they first spoke
+            self.settle(chip, kind, source)
 
-    def set_aside(self, holding: Holding, kind: Kind) -> None:
+    def set_aside(self, holding: Holding, kind: Kind, chip: Chip) -> None:
         leaf = holding.leaves[kind]
-        if leaf is None or not leaf.counts:
-            return
-        self.unseated = True
-        totals = leaf.chain[1:]
-        leaf.chain = (leaf,)
-        for total in totals:
-            total.drop(leaf)
-        for allocation in holding.allocations():
-            if allocation.kind is kind:
-                for total in totals:
-                    total.leave(allocation)
+        if leaf is not None:
+            chips = self._where(holding, kind, leaf)
+            if chip in chips:
+                chips.remove(chip)
+                self.unseated = True
 
     def finish(self) -> None:
-        for total in self._grown:
+        changed = [
+            (holding, kind, leaf, frozenset(chips))
+            for leaf, (holding, kind, chips) in self._chips.items()
+            if chips != leaf.chips
+        ]
+        for holding, kind, leaf, chips in changed:
+            self._stop(holding, kind, leaf, leaf.chips - chips)
+        grown = [total for change in changed for total in self._start(*change)]
+        for total in grown:
             if total.used > total.high:
                 total.rise(total.used, self._seq, self._time)
 
-    def _reporting(self, chip: Chip, kind: Kind) -> list[Holding]:
-        found = [(leaf.since, h) for h in self._process.holdings() if h.chip is chip and (leaf := h.leaves[kind])]
-        return [holding for _, holding in sorted(found, key=lambda entry: entry[0])]
+    def _where(self, holding: Holding, kind: Kind, leaf: Total) -> set[Chip]:
+        known = self._chips.get(leaf)
+        if known is None:
+            known = self._chips[leaf] = holding, kind, set(leaf.chips)
+        return known[2]
 
-    def _count(self, holding: Holding, kind: Kind, share: Share) -> None:
-        leaf = holding.leaves[kind]
-        if leaf is None or leaf.counts:
+    def _stop(self, holding: Holding, kind: Kind, leaf: Total, lost: frozenset[Chip]) -> None:
+        """A leaf counts on these chips no longer."""
+        if not lost:
             return
-        for allocation in holding.allocations():
+        separate(self._process, kind, lost)
+        link(holding, kind, leaf)  # it may have moved from these chips already
+        if leaf.count and lost == leaf.chips:
+            for allocation in holding.allocations():
+                if allocation.kind is kind:
+                    leaf.stops(allocation)
+        before, totals = len(leaf.chips), leaf.chain
+        leaf.chips -= lost
+        link(holding, kind, leaf)
+        left = [total for total in totals if total not in leaf.chain]
+        for total in left:
+            total.drop(leaf)
+        if leaf.count:
+            for allocation in holding.allocations():
+                if allocation.kind is kind:
+                    for total in left:
+                        total.leave(allocation)
+        leaf.recounted(before, self._seq, self._time)
+
+    def _start(self, holding: Holding, kind: Kind, leaf: Total, chips: frozenset[Chip]) -> list[Total]:
+        """A leaf counts on all these chips. Returns the totals that it did not count in before."""
+        new = chips - leaf.chips
+        if not new:
+            return []
+        separate(self._process, kind, new)
+        before, totals = len(leaf.chips), leaf.chain
+        for allocation in holding.allocations() if leaf.count else ():
             if allocation.kind is kind and allocation.born != NOT_YET:
-                leaf.leave(allocation)
+                leaf.stops(allocation)
+                for total in totals:
+                    total.leave(allocation)
                 allocation.born = self._seq
-        pool = POOL_OF[kind]
-        leaf.chain = (leaf, share.pools[pool], share.chip.kinds[kind], share.chip.pools[pool])
-        all_chips = share.chip.all_chips
-        if all_chips is not None:
-            leaf.chain += (all_chips.total if kind in _ALLOCATED else all_chips.beside,)
-        for total in leaf.chain[1:]:
+        leaf.chips = chips
+        link(holding, kind, leaf)
+        entered = [total for total in leaf.chain if total not in totals]
+        for total in entered:
             total.merge(leaf)
-            self._grown.append(total)
+        leaf.recounted(before, self._seq, self._time)
+        return entered

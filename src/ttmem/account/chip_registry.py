@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ttmem.account.entities import Chip
+from ttmem.account.entities import Chip, EmptyTotals
 from ttmem.account.totals import TotalWithContents
 from ttmem.model.geometry import board_geometry
 from ttmem.model.identity import ChipInfo, assumed_chip_id
@@ -17,6 +17,7 @@ class Chips(dict[str, Chip]):
         super().__init__()
         self._limit = limit
         self._all_chips = all_chips
+        self.nothing = EmptyTotals()
 
     def has_room_for(self, chip_id: str) -> bool:
         return chip_id in self or len(self) < self._limit
@@ -56,10 +57,12 @@ class Chips(dict[str, Chip]):
         """A chip on which nobody holds anything."""
         if not chip.holdings and self.get(chip.id) is chip:
             del self[chip.id]
+            for total in chip.totals():
+                total.chips -= {chip}
 
     def _named(self, info: ChipInfo, user: int | None) -> Chip:
         chip = self.get(info.id)
         if chip is None:
-            chip = self[info.id] = Chip(info, self._all_chips)
+            chip = self[info.id] = Chip(info, self.nothing, self._all_chips)
             chip.named_by = user
         return chip

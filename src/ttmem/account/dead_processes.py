@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from heapq import nlargest
 from itertools import chain as join
 
+from ttmem.account import launches
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.totals import KEPT, Peak, keep_largest
 
@@ -83,15 +84,16 @@ class DeadProcesses:
     def keep(self, holding: Holding, seq: int, *, exited: bool) -> DeadAllocations:
         """Everything in a holding goes at once. A dead process's own totals stay as they were: its last snapshot."""
         dead = DeadAllocations(holding, seq)
-        holding.chip.leaving(holding)
+        launches.leave(holding)
         if len(dead):
             for kind, leaf in enumerate(holding.leaves):
                 if leaf is None:
                     continue
                 for total in leaf.chain:
                     total.keep(dead, kind)
-                for total in leaf.chain[2 if exited else 1 :]:
+                for total in leaf.chain[leaf.own if exited else 1 :]:
                     total.drop(leaf)
+                leaf.buried(dead, kind)
             self._kept.append(dead)
             self._allocations += len(dead)
         if not exited:

@@ -55,6 +55,6 @@ def audited(state: AccountState, time: float, source: Source, event: Audited) ->
 def viewed(state: AccountState, time: float, source: Source, event: Viewed) -> None:
     holding = state.holding(source, event.device)
     if holding is None:
-        state.anomaly(source.process, "rejected")
+        state.no_holding(source, event.device)
     else:
         views.keep(holding, event, state.limits.views)

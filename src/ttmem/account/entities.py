@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ttmem.account import launches
 from ttmem.account.allocations import Allocation, Holding, Program
 from ttmem.account.phases import Phases
 from ttmem.account.totals import Total, TotalWithContents
@@ -16,26 +17,45 @@ from ttmem.model.kinds import KINDS, Confidence, Kind, Pool, covers
 
 if TYPE_CHECKING:
     from ttmem.account.dead_processes import DeadAllocations
-    from ttmem.model.events import Failed
+    from ttmem.account.launches import Launch
+    from ttmem.model.events import Device, Failed, ProgramRun
+
+
+class EmptyTotals:
+    """The totals of whatever holds nothing yet: all chips, or all chips of a process, share them until they do."""
+
+    __slots__ = ("kinds", "pools")
+
+    def __init__(self) -> None:
+        self.kinds = [Total() for _ in KINDS]
+        self.pools = [Total() for _ in Pool]
 
 
 class Chip:
-    """One chip: its totals by kind and by pool, and which program ran last on which core."""
+    """One chip: its totals by kind and by pool, and which program ran last on which core.
 
-    __slots__ = ("all_chips", "covered", "found", "geometry", "holdings", "info", "kinds", "launched", "named_by",
-                 "pools", "resident")  # fmt: skip
+    Chips on which the same leaves count share these totals (see `shared_totals`).
+    """
 
-    def __init__(self, info: ChipInfo, all_chips: TotalWithContents | None = None) -> None:
+    __slots__ = ("all_chips", "covered", "folded", "found", "geometry", "holdings", "info", "kinds", "launched",
+                 "named_by", "pools", "resident")  # fmt: skip
+
+    def __init__(
+        self, info: ChipInfo, nothing: EmptyTotals | None = None, all_chips: TotalWithContents | None = None
+    ) -> None:
+        """``nothing`` are the totals of all chips that never held anything."""
+        nothing = nothing or EmptyTotals()
         self.info = info
         self.found = False  # is it one of the machine's own, or did only a process name it
         self.named_by: int | None = None  # the user whose process named it first
         self.all_chips = all_chips  # the total over all chips, if one is kept
         # Live geometry if a process told it, else the table's figures for the board.
         self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
-        self.kinds = [Total() for _ in KINDS]
-        self.pools = [Total() for _ in Pool]
+        self.kinds = nothing.kinds.copy()
+        self.pools = nothing.pools.copy()
         self.holdings: list[Holding] = []
-        self.resident: list[tuple[Program, int]] = []
+        self.resident: list[tuple[Program, int]] = []  # as of the launch ``folded``
+        self.folded = 0
         self.launched = False  # was a launch ever seen here
         self.covered: frozenset[Kind] = frozenset()  # what the sources heard so far would have reported
 
@@ -51,41 +71,18 @@ class Chip:
         yield from self.kinds
         yield from self.pools
 
-    def run(self, program: Program, cores: int) -> None:
-        """A program was launched on these cores; whatever was resident there no longer is.
-
-        Two sources of one process see the same launches: they do not push each other's programs out.
-        """
-        self.launched = True
-        here, mine, left = program.holding.source, cores, []
-        for other, mask in self.resident:
-            there = other.holding.source
-            if other is program:
-                mine |= mask
-            elif there is here or there.process is not here.process:
-                left.append((other, mask & ~cores))
-            else:
-                left.append((other, mask))
-        self.resident = [(other, mask) for other, mask in left if mask]
-        self.resident.append((program, mine))
-
-    def evict(self, program: Program) -> None:
-        self.resident = [(other, mask) for other, mask in self.resident if other is not program]
-
-    def leaving(self, holding: Holding) -> list[tuple[Program, int]]:
-        """Take a holding's programs off the cores; returns which were on which."""
-        gone = [(program, mask) for program, mask in self.resident if program.holding is holding]
-        self.resident = [(program, mask) for program, mask in self.resident if program.holding is not holding]
-        return gone
+    def resident_programs(self) -> list[tuple[Program, int]]:
+        """The programs that ran last, each with the cores on which nothing ran after it; the latest launch last."""
+        return launches.resident(self)
 
     def resident_bytes(self, kind: Kind) -> int | None:
         """Bytes of a kind that belong to the program last run on each core; None if no launch was ever seen."""
         if not self.launched:
             return None
         total = 0
-        for program, cores in self.resident:
+        for program, cores in launches.resident(self):
             leaf = program.holding.leaves[kind]
-            if leaf is not None and leaf.counts:
+            if leaf is not None and self in leaf.chips:
                 part = program.resident(kind, cores)
                 if part is None:
                     return None
@@ -94,14 +91,23 @@ class Chip:
 
 
 class Share:
-    """One process on one chip: totals by pool, and which of its sources is believed about each kind."""
+    """One process on one chip: totals by pool, and which of its sources is believed about each kind.
+
+    Shares of the process in which the same leaves count have the same totals.
+    """
 
     __slots__ = ("chip", "pools", "voices")
 
-    def __init__(self, chip: Chip) -> None:
+    def __init__(self, chip: Chip, nothing: list[Total]) -> None:
+        """``nothing`` are the totals of all chips on which the process never held anything."""
         self.chip = chip
-        self.pools = [Total() for _ in Pool]
+        self.pools = nothing.copy()
         self.voices: list[Source | None] = [None] * len(KINDS)
+
+    def leave(self) -> None:
+        """The process is not on this chip any more."""
+        for total in self.pools:
+            total.chips -= {self.chip}
 
 
 class Failures:
@@ -131,6 +137,7 @@ class Process:
         "exited",
         "failures",
         "info",
+        "nothing",
         "numbers",
         "phases",
         "seen",
@@ -149,6 +156,7 @@ class Process:
         self.count = 0  # live allocations, over all sources
         self.numbers: dict[int, Chip] = {}
         self.shares: dict[str, Share] = {}
+        self.nothing = [Total() for _ in Pool]  # of chips on which it never held anything
         self.sources: dict[str, Source] = {}
         self.dead_allocations: list[DeadAllocations] = []  # once exited: what its holdings held
         self.phases = Phases(self)
@@ -168,13 +176,18 @@ class Source:
     """One stream of reports by one process: the legacy client, our client, the agent."""
 
     __slots__ = ("confidence", "confirmed", "confirmed_phases", "confirmed_programs", "covered", "frees_elsewhere",
-                 "generation", "holdings", "kindless", "name", "process", "trouble")  # fmt: skip
+                 "generation", "holdings", "kindless", "launches", "name", "process", "stale_launches", "totals",
+                 "trouble", "workloads")  # fmt: skip
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
         self.process = process
         self.name = name
         self.confidence = confidence
-        self.holdings: dict[int, Holding] = {}
+        self.holdings: dict[Device, Holding] = {}
+        self.totals: dict[tuple[int, Kind], Total] = {}  # what it holds of a kind on its device of a number
+        self.launches: dict[Program | int, Launch] = {}  # by program or workload, the latest last
+        self.stale_launches = 0  # how many programs were destroyed since these were last folded
+        self.workloads: dict[int, tuple[tuple[ProgramRun, ...], tuple[tuple[Program, int], ...]]] = {}
         self.generation: int | None = None  # of the resync under way
         self.confirmed: set[Allocation] = set()
         self.confirmed_programs: set[Program] = set()

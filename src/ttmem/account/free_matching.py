@@ -4,11 +4,7 @@
 from __future__ import annotations
 
 from ttmem.account.allocations import Allocation, Holding
-from ttmem.model.kinds import POOL_OF, Kind
-
-# Address spaces of buffers: trace lies in DRAM and small L1 in L1, so an address is unique per space, not per kind.
-SPACE_OF = tuple(int(POOL_OF[kind]) for kind in Kind)
-
+from ttmem.model.kinds import SPACE_OF, Kind
 
 NUMBERED = 3  # in the place of an address space: what follows is no address, but a number that the source gave
 
@@ -51,9 +47,9 @@ def find_elsewhere(
     if holding.just_freed(address):
         return None, "double_free"
     # One known client allocates on several devices and frees everything on device 0.
-    others = [other for other in source.holdings.values() if other.number]
+    others = [other for other in source.holdings.values() if other.device]
     spread = sum(any(h.leaves) for h in source.holdings.values()) > 1
-    if source.kindless and not holding.number and spread and not source.frees_elsewhere:
+    if source.kindless and not holding.device and spread and not source.frees_elsewhere:
         places = (address << 2, address << 2 | 1, address << 2 | 2)
         elsewhere = [(other, key) for other in others for key in places if key in other.buffers]
         if len(elsewhere) == 1:

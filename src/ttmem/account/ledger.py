@@ -18,7 +18,7 @@ from ttmem.account import resync
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
-from ttmem.account.free_matching import NUMBERED, SPACE_OF, buffer_key, find_elsewhere, match
+from ttmem.account.free_matching import NUMBERED, buffer_key, find_elsewhere, match
 from ttmem.account.live_set import place, remove
 from ttmem.account.observer import FailureObserver
 from ttmem.account.state import AccountState, Limits
@@ -30,6 +30,7 @@ from ttmem.model.events import (
     ChipFound,
     Claimed,
     Described,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -51,10 +52,12 @@ from ttmem.model.events import (
     Sees,
     Uncertain,
     Viewed,
+    WorkloadRun,
+    device_numbers,
 )
 from ttmem.model.geometry import noc_limits, region_at
 from ttmem.model.identity import ChipInfo
-from ttmem.model.kinds import KINDS, Kind
+from ttmem.model.kinds import KINDS, SPACE_OF, Kind
 
 # Indexed by kind: comparing members of an Enum costs more.
 _IS_PART = tuple(kind >= Kind.CB and kind != Kind.FIRMWARE for kind in KINDS)
@@ -102,7 +105,7 @@ class Ledger(AccountState):
         self,
         time: float,
         source: Source,
-        device: int,
+        device: Device,
         kind: Kind,
         address: int,
         size: int,
@@ -120,7 +123,7 @@ class Ledger(AccountState):
             return self.anomaly(process, "rejected")
         holding = source.holdings.get(device) or self.holding(source, device)
         if holding is None:
-            return self.anomaly(process, "rejected")
+            return self.no_holding(source, device)
         if _IS_PART[kind]:
             return programs.part_allocated(self, time, holding, kind, address, size, program, refs, extra)
         if address > 0xFFFFFFFF and kind == Kind.L1:
@@ -168,7 +171,7 @@ class Ledger(AccountState):
         self,
         time: float,
         source: Source,
-        device: int,
+        device: Device,
         kind: Kind | None,
         address: int,
         size: int = 0,
@@ -182,9 +185,11 @@ class Ledger(AccountState):
         process = source.process
         if process.exited is not None:
             return self.anomaly(process, "posthumous")
-        if device < 0:
-            return self.anomaly(process, "rejected")
-        holding = source.holdings.get(device) or Holding(source, device, _NOWHERE)  # a free alone makes no chip
+        holding = source.holdings.get(device)
+        if holding is None:
+            if min(device_numbers(device), default=-1) < 0:
+                return self.no_holding(source, device)
+            holding = Holding(source, device, (_NOWHERE,))  # a free alone makes no chip
         if kind is not None and _IS_PART[kind]:
             return programs.part_freed(self, holding, kind, address, program, cores)
         buffers = holding.buffers
@@ -258,23 +263,27 @@ def _marked(state: AccountState, time: float, source: Source | None, event: Mark
 
 def _peaks_reset(state: AccountState, time: float, source: Source | None, event: PeaksReset) -> None:
     state.peaks_since = time
+    nothing = state.chips.nothing
+    totals = dict.fromkeys((*nothing.kinds, *nothing.pools))
     for chip in state.chips.values():
-        for total in chip.totals():
-            total.reset_recent(state.seq, time)
+        totals.update(dict.fromkeys(chip.totals()))
     for process in state.processes.values():
         process.phases.turn()
+        totals.update(dict.fromkeys(process.nothing))
         for share in process.shares.values():
-            for total in share.pools:
-                total.reset_recent(state.seq, time)
+            totals.update(dict.fromkeys(share.pools))
+        for source_of in process.sources.values():
+            totals.update(dict.fromkeys(source_of.totals.values()))
     for holding in state.holdings():
-        for leaf in holding.leaves:
-            if leaf is not None:
-                leaf.reset_recent(state.seq, time)
+        totals.update(dict.fromkeys(leaf for leaf in holding.leaves if leaf is not None))
+    for total in totals:
+        total.reset_recent(state.seq, time)
 
 
 _HANDLERS: dict[type, Callable[[AccountState, float, Any, Any], Allocation | None]] = {
     Described: _described,
     ProgramRun: programs.run,
+    WorkloadRun: programs.workload_run,
     ProgramCompiled: programs.compiled,
     ProgramDestroyed: programs.destroyed,
     ChipFound: devices.found,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ttmem.account.allocations import Allocation, Holding, Part, Program
 from ttmem.account.arbitration import new_leaf
+from ttmem.account.entities import Chip
 from ttmem.account.totals import NOT_YET, Total
 from ttmem.model.events import Extra
 from ttmem.model.kinds import Kind
@@ -82,9 +83,18 @@ def count_arrivals(holding: Holding, seq: int, time: float) -> None:
                 total.merge(arrived)
                 if total.used > total.high:
                     total.rise(total.used, seq, time)
+            leaf.arrived(arrived.used, seq, time)
+
+
+def counted_chips(item: Allocation) -> tuple[Chip, ...]:
+    """The chips in whose totals it is. None while its source is in a resync; otherwise all chips of its device or mesh,
+    except where a stronger source reports the same (rule 12)."""
+    leaf, chips = item.holding.leaves[item.kind], item.holding.chips
+    if leaf is None or not leaf.chips or item.born == NOT_YET:
+        return ()
+    return chips if len(leaf.chips) == len(chips) else tuple(chip for chip in chips if chip in leaf.chips)
 
 
 def counts(item: Allocation) -> bool:
-    """Is it part of the chip's totals? Not if a stronger source reports the same (rule 12), nor amid a resync."""
-    leaf = item.holding.leaves[item.kind]
-    return leaf is not None and leaf.counts and item.born != NOT_YET
+    """Is it part of the totals of any chip?"""
+    return bool(counted_chips(item))

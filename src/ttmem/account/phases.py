@@ -4,6 +4,9 @@
 Nothing is done per event. A total remembers how high it was since a phase of its process last began; that belongs to
 the youngest phase that is open, and goes to the next older one when it ends. So a phase costs one look at each total,
 however many others are open. Those that ended are summed up by their path: a loop of a million tokens is one entry.
+
+Chips share totals (see `shared_totals`), so a total is one *column*, which stands for all rows that have that total.
+When chips get a copy of a total, their rows get a copy of the column: all that was so far was theirs, too.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 Viewer = Callable[[Union[int, None]], bool]
 
 _MAX_PATH_CHARACTERS = 512
-_MOST_CORNERS = 20_000
+_MOST_COLUMNS = 20_000
 _NOTHING = Total()
 
 
@@ -34,7 +37,7 @@ class TotalKey(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run of a phase did: a value for each corner."""
+    """What one run of a phase did: a value for each column."""
 
     begin: list[int]
     peak: list[int]
@@ -55,7 +58,7 @@ class Phase:
         self.began = began
         self.complete = complete
         self.begin = begin
-        # By number of the corner, how high it was until the next phase began; what is not here was at begin's height.
+        # By number of the column, how high it was until the next phase began; what is not here was at begin's height.
         self.peaks: dict[int, int] = {}
 
     def reach(self, peaks: dict[int, int]) -> None:
@@ -88,8 +91,17 @@ class PhasePath:
         self.peak += [0] * rows
         self.delta += [0] * rows
 
+    def copy_column(self, old: int) -> None:
+        """One more column, which was so far what another one was."""
+        self.peak.append(self.peak[old])
+        self.delta.append(self.delta[old])
+        for column in self.last:
+            if old < len(column):
+                column += [0] * (len(self.peak) - 1 - len(column))
+                column.append(column[old])
+
     def add(self, run: Run) -> None:
-        """Sum up one more run, of as many corners as there are rows."""
+        """Sum up one more run, of as many columns as there are here."""
         self.last = last = Run(*(column[: len(self.peak)] for column in run))
         if last.peak != self.peak:
             self.peak = [old if old > new else new for old, new in zip(self.peak, last.peak)]
@@ -100,14 +112,15 @@ class PhasePath:
 class Phases:
     """The phases of one process: those open, the youngest last, and what is kept of those that ended."""
 
-    __slots__ = ("_behind", "_corners", "_process", "_rows", "_totals", "ended", "left_out", "open")
+    __slots__ = ("_behind", "_columns", "_most_rows", "_process", "_rows", "_totals", "ended", "left_out", "open")
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._corners: dict[TotalKey, int] = {}  # numbered in the order they appeared, for good
-        self._totals: list[Total] = []  # of each corner
-        self._behind = False  # are there totals that have no corner yet
+        self._columns: dict[TotalKey, int] = {}  # of each row
+        self._totals: list[Total] = []  # of each column
+        self._behind = False  # are there totals that have no column yet
         self._rows = 0  # in all paths
+        self._most_rows = 0  # that may be
         self.open: dict[tuple[Source, int], Phase] = {}
         self.ended: dict[str, PhasePath] = {}
         self.left_out = 0  # phases of which something is not kept, because there is too much
@@ -129,6 +142,7 @@ class Phases:
         phase = self.open.get((source, ident))
         if phase is None:
             return
+        self._most_rows = rows
         run = self.run(phase)
         self._close(source, ident)
         path = self.ended.get(phase.path)
@@ -163,19 +177,12 @@ class Phases:
         """How high each total was belongs to the youngest phase; from here on it is remembered for the next."""
         self._catch_up()
         totals = self._totals
-        if not self.open:
-            for total in totals:
-                total.high = total.used
-            return
-        youngest = next(reversed(self.open.values()))
-        peaks = {}
-        for number, (total, begin) in enumerate(zip(totals, youngest.begin)):
-            high = total.high
-            if high > begin:
-                peaks[number] = high
-            if high != total.used:
-                total.high = total.used
-        youngest.reach(peaks)
+        if self.open:
+            youngest = next(reversed(self.open.values()))
+            highs = zip([total.high for total in totals], youngest.begin)
+            youngest.reach({number: high for number, (high, begin) in enumerate(highs) if high > begin})
+        for total in totals:
+            total.high = total.used
 
     def begin_anew(self, source: Source) -> None:
         """What a source holds is known again: the phases of which it did not see the begin begin now."""
@@ -188,14 +195,12 @@ class Phases:
             self.open[key] = phase
 
     def more_totals(self) -> None:
-        """There are totals that were not there before."""
+        """There are totals that were not there before, or that are copies of others."""
         self._behind = True
 
     def other_totals(self) -> None:
         """Allocations count elsewhere than before: open phases begin anew, since before and after do not compare."""
-        self._totals = [_NOTHING] * len(self._totals)
-        self._behind = True
-        self._catch_up()
+        self._catch_up(afresh=True)
         for total in self._totals:
             total.high = total.used
         for phase in self.open.values():
@@ -204,14 +209,15 @@ class Phases:
     def rows(self, phase: Phase) -> Iterator[schema.OpenPhaseRow]:
         """What an open phase comes to now, where that is anything."""
         run = self.run(phase)
-        corners = enumerate(list(self._corners))
-        return ({**_place(corner), **run.at(number)} for number, corner in corners if run.peak[number])
+        columns = list(self._columns.items())
+        return ({**_place(corner), **run.at(number)} for corner, number in columns if run.peak[number])
 
     def rows_of(self, path: PhasePath) -> Iterator[schema.EndedPhaseRow]:
         """What the runs of a path came to, where that was anything."""
-        for number, (corner, peak) in enumerate(zip(list(self._corners), path.peak)):
-            if peak:
-                yield {**_place(corner), "peak": peak, "delta": path.delta[number], "last": path.last.at(number)}
+        for corner, number in list(self._columns.items()):
+            if number < len(path.peak) and path.peak[number]:
+                last = path.last.at(number)
+                yield {**_place(corner), "peak": path.peak[number], "delta": path.delta[number], "last": last}
 
     def _used(self) -> list[int]:
         return [total.used for total in self._totals]
@@ -229,33 +235,72 @@ class Phases:
         if before >= 0:
             phases[before].reach(phase.peaks)
 
-    def _catch_up(self) -> None:
-        """Give a corner to each total that has none yet; in the phases that are open it began with nothing."""
-        if not self._behind:
+    def _catch_up(self, *, afresh: bool = False) -> None:
+        """Give a column to each total that has none yet; in the phases that are open it began with nothing.
+
+        ``afresh``: what has another total than before, or none any more, has that from now on.
+        """
+        if not (self._behind or afresh):
             return
         self._behind = False
-        corners, totals, known = self._corners, self._totals, len(self._totals)
-        for corner, total in self._walk():
-            if corner in corners:
-                totals[corners[corner]] = total
-            elif len(totals) < _MOST_CORNERS:
-                corners[corner] = len(totals)
-                totals.append(total)
-            else:
-                self.left_out += 1
-                break
+        found = dict(self._walk())
+        before, totals = self._columns, self._totals
+        if afresh:
+            self._totals = totals = [_NOTHING] * len(totals)
+        counted = totals.copy()
+        new: dict[tuple[int | None, Total], int] = {}  # columns by what they were and what they count
+        kept: set[int] = set()
+        for corner in [*before, *(corner for corner in found if corner not in before)]:
+            old = before.get(corner)
+            total = found.get(corner)
+            if total is None:
+                total = _NOTHING if old is None else counted[old]
+            column = new.get((old, total))
+            if column is None:
+                if old is not None and old not in kept:
+                    column = old
+                    kept.add(old)
+                    totals[old] = total
+                elif len(totals) < _MOST_COLUMNS:
+                    column = self._add_column(total, old)
+                else:
+                    self.left_out += 1
+                    break
+                new[old, total] = column
+            before[corner] = column
+
+    def _add_column(self, total: Total, old: int | None) -> int:
+        column = len(self._totals)
+        self._totals.append(total)
         for phase in self.open.values():
-            phase.begin += [0] * (len(totals) - known)
+            phase.begin += [0] * (column - len(phase.begin))
+            phase.begin.append(0 if old is None else phase.begin[old])
+            if old is not None and old in phase.peaks:
+                phase.peaks[column] = phase.peaks[old]
+        if old is not None:
+            for path in self.ended.values():
+                if old < len(path.peak):
+                    room = min(column - len(path.peak), self._most_rows - self._rows)
+                    path.grow(room)
+                    self._rows += room
+                    if len(path.peak) == column and self._rows < self._most_rows:
+                        path.copy_column(old)
+                        self._rows += 1
+                    else:
+                        self.left_out += 1
+        return column
 
     def _walk(self) -> Iterator[tuple[TotalKey, Total]]:
-        """Every total of the process in which something counts or did."""
-        for chip_id, share in self._process.shares.items():
+        """Every total of the process in which something counts or did, for each row that has it."""
+        process = self._process
+        for chip_id, share in process.shares.items():
             for pool in sorted({POOL_OF[kind] for kind, voice in zip(KINDS, share.voices) if voice is not None}):
                 yield TotalKey(chip_id, None, pool.label), share.pools[pool]
-        for holding in self._process.holdings():
-            for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and leaf.counts:
-                    yield TotalKey(holding.chip.id, holding.number, kind.label), leaf
+        for source in process.sources.values():
+            for (number, kind), total in source.totals.items():
+                chip_id = process.numbers[number].id
+                if process.shares[chip_id].voices[kind] is source:
+                    yield TotalKey(chip_id, number, kind.label), total
 
 
 def _place(corner: TotalKey) -> schema.TotalName:

@@ -13,7 +13,8 @@ def sees(state: AccountState, time: float, source: Source, event: Sees) -> None:
     source.covered = frozenset(kind for kind in KINDS if event.kinds >> kind & 1)
     source.trouble = event.trouble
     for holding in source.holdings.values():
-        holding.chip.covered |= source.covered
+        for chip in holding.chips:
+            chip.covered |= source.covered
 
 
 def claimed(state: AccountState, time: float, source: Source, event: Claimed) -> None:
@@ -64,7 +65,8 @@ def exited(state: AccountState, time: float, source: Source, event: ProcessExite
     process.exited = time
     for holding in process.holdings():
         process.dead_allocations.append(state.dead_allocations.keep(holding, state.seq, exited=True))
-        holding.chip.holdings.remove(holding)
+        for chip in dict.fromkeys(holding.chips):
+            chip.holdings.remove(holding)
     del state.processes[process.info.key]
     for chip in list(process.numbers.values()):
         if chip.info.kmd is None and state.chips.crowded:

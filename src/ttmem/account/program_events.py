@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from ttmem.account import launches
 from ttmem.account.allocations import Allocation, Holding, PartKey, Program
 from ttmem.account.entities import Source
 from ttmem.account.live_set import place, remove
 from ttmem.account.state import AccountState
-from ttmem.model.events import Extra, ProgramCompiled, ProgramDestroyed, ProgramRun
+from ttmem.model.events import Extra, ProgramCompiled, ProgramDestroyed, ProgramRun, WorkloadRun
 from ttmem.model.kinds import FAMILY_OF, Kind
 
 _KERNEL = int(Kind.KERNEL)
@@ -73,15 +74,31 @@ def part_freed(
 def run(state: AccountState, time: float, source: Source, event: ProgramRun) -> None:
     holding = state.holding(source, event.device)
     if holding is None:
-        state.anomaly(source.process, "rejected")
+        state.no_holding(source, event.device)
     else:
-        holding.chip.run(_known(state, holding, event.program), event.cores)
+        launches.note(source, _known(state, holding, event.program), event.cores, state.seq)
+
+
+def workload_run(state: AccountState, time: float, source: Source, event: WorkloadRun) -> None:
+    known = source.workloads.get(event.ident)
+    if known is None or known[0] is not event.runs:
+        found = []
+        for run in event.runs:
+            holding = state.holding(source, run.device)
+            if holding is None:
+                state.no_holding(source, run.device)
+            else:
+                found.append((_known(state, holding, run.program), run.cores))
+        if len(source.workloads) >= state.limits.programs_per_process:
+            source.workloads.clear()
+        known = source.workloads[event.ident] = event.runs, tuple(found)
+    launches.note_workload(source, event.ident, known[1], state.seq)
 
 
 def compiled(state: AccountState, time: float, source: Source, event: ProgramCompiled) -> None:
     holding = state.holding(source, event.device)
     if holding is None:
-        state.anomaly(source.process, "rejected")
+        state.no_holding(source, event.device)
         return
     program = _known(state, holding, event.program)
     if source.generation is not None and program not in source.confirmed_programs:
@@ -96,7 +113,8 @@ def destroyed(state: AccountState, time: float, source: Source, event: ProgramDe
     holding = source.holdings.get(event.device)
     program = holding.programs.get(event.program) if holding is not None else None
     if holding is None or program is None:
-        state.anomaly(source.process, "unknown_free")
+        if event.device != ():
+            state.anomaly(source.process, "unknown_free")
         return
     forget(program)
     for allocation in program.parts.values():
@@ -106,7 +124,8 @@ def destroyed(state: AccountState, time: float, source: Source, event: ProgramDe
 
 def forget(program: Program) -> None:
     """The program is gone; what was a part of it is for the caller to stop counting."""
-    program.holding.chip.evict(program)
+    launches.forget(program)
+    program.holding.source.workloads.clear()
     del program.holding.programs[program.ident]
 
 

@@ -7,6 +7,7 @@ What it names for the first time counts only at the end: beside what is gone it 
 from __future__ import annotations
 
 from ttmem.account import allocator_views as views
+from ttmem.account import launches
 from ttmem.account import program_events as programs
 from ttmem.account.entities import Source
 from ttmem.account.live_set import count_arrivals, remove
@@ -18,7 +19,7 @@ from ttmem.model.events import ResyncBegin, ResyncEnd
 def begin(state: AccountState, time: float, source: Source, event: ResyncBegin) -> None:
     for holding in source.holdings.values():
         holding.views, holding.agreements = {}, {}
-        holding.chip.leaving(holding)  # what is still resident is run again
+        launches.leave(holding)  # what is still resident is run again
     _confirm_anew(source, event.generation)
 
 

@@ -16,7 +16,7 @@ from ttmem.account.dead_processes import DeadProcesses
 from ttmem.account.entities import Chip, Process, Source
 from ttmem.account.observer import FailureObserver
 from ttmem.account.totals import TotalWithContents
-from ttmem.model.events import MAX_SIZE
+from ttmem.model.events import MAX_SIZE, Device, device_numbers
 from ttmem.model.identity import ProcessInfo, assumed_chip_id
 from ttmem.model.kinds import KINDS, Confidence
 
@@ -75,23 +75,35 @@ class AccountState:
             source = process.sources[name] = Source(process, name, confidence)
         return source
 
-    def holding(self, source: Source, number: int) -> Holding | None:
-        """What the source holds on its device of that number; the chip is assumed unless it is known."""
-        known = source.holdings.get(number)
+    def holding(self, source: Source, device: Device) -> Holding | None:
+        """What the source holds on a device or mesh; its chips are assumed unless they are known."""
+        if isinstance(device, tuple) and len(device) == 1:
+            device = device[0]
+        known = source.holdings.get(device)
         if known is not None:
             return known
         process = source.process
-        if not self.may_number(process, number):
-            return None
-        chip = process.numbers.get(number)
-        if chip is None:
-            if not self.may_name(process, assumed_chip_id(number)):
+        chips: list[Chip] = []
+        for number in device_numbers(device):
+            if not self.may_number(process, number):
                 return None
-            chip = process.numbers[number] = self.chips.assumed(number, process.info.user_id)
-        holding = source.holdings[number] = Holding(source, number, chip)
-        chip.holdings.append(holding)
-        chip.covered |= source.covered
+            chip = process.numbers.get(number)
+            if chip is None:
+                if not self.may_name(process, assumed_chip_id(number)):
+                    return None
+                chip = process.numbers[number] = self.chips.assumed(number, process.info.user_id)
+            chips.append(chip)
+        if not chips or len(set(chips)) < len(chips) or len(source.holdings) >= self.limits.devices_per_process * 4:
+            return None
+        holding = source.holdings[device] = Holding(source, device, tuple(chips))
+        for chip in chips:
+            chip.holdings.append(holding)
+            chip.covered |= source.covered
         return holding
+
+    def no_holding(self, source: Source, device: Device) -> Allocation | None:
+        """An event is about a device that cannot be. All chips of a mesh may be of another machine: that is not odd."""
+        return None if device == () else self.anomaly(source.process, "rejected")
 
     def may_number(self, process: Process, number: int) -> bool:
         """Can that be a device of the process? It may not have more of them than the cap."""
@@ -145,8 +157,9 @@ class AccountState:
         """Bytes by kind over all processes' devices of one number: what a legacy query asks for, and only that."""
         used = [0] * len(KINDS)
         for holding in self.holdings():
-            if holding.number == number:
+            if number in holding.numbers:
+                chip = holding.chips[holding.numbers.index(number)]
                 for kind, leaf in enumerate(holding.leaves):
-                    if leaf is not None and leaf.counts:
+                    if leaf is not None and chip in leaf.chips:
                         used[kind] += leaf.used
         return used

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ttmem.account.allocations import Allocation
     from ttmem.account.dead_processes import DeadAllocations
+    from ttmem.account.entities import Chip
 
 KEPT = 20
 NOT_YET = 1 << 63  # the birth of an allocation that does not count yet: later than any peak
@@ -50,6 +51,15 @@ class Peak:
             self.gone = []
         if self.dead_allocations:
             self.dead_allocations = []
+
+    def copy(self) -> Peak:
+        """The same peak of another total; dead processes' allocations that were part of it know both."""
+        twin = Peak(self.value, self.seq, self.time)
+        twin.gone = self.gone.copy()
+        twin.dead_allocations = self.dead_allocations.copy()
+        for dead in self.dead_allocations:
+            dead.peaks[twin] = dead.peaks[self]
+        return twin
 
     def leave(self, allocation: Allocation) -> None:
         """An allocation is about to go; remember it if it was part of the peak."""
@@ -98,16 +108,20 @@ class Total:
     ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples lower a chip's
     ``high``, phases a process's; what it was before a reset is kept for them.
 
-    What one source of one process holds of one kind on one chip is a *leaf*: allocations are added to it and removed
-    from it, and all totals of its ``chain`` follow. The totals of a chain are of one class on purpose: the interpreter
-    finds an attribute fast where it found it last time.
+    What one source of one process holds of one kind on one device or mesh is a *leaf*: allocations are added to it and
+    removed from it, and all totals of its ``chain`` follow. The totals of a chain are of one class on purpose: the
+    interpreter finds an attribute fast where it found it last time.
+
+    Chips on which the same leaves count share the totals above them (see `shared_totals`).
     """
 
     __slots__ = (
         "chain",
+        "chips",
         "high",
         "high_before",
         "known",
+        "own",
         "peak",
         "recent",
         "reserved",
@@ -131,6 +145,8 @@ class Total:
         self.watch = 0  # recent.seq; an allocation born later was part of no peak
         self.since = since  # of a leaf: when its source first spoke of this kind
         self.chain: tuple[Total, ...] = ()  # of a leaf: itself and the larger ones
+        self.own = 0  # of a leaf: how many of its chain are its process's
+        self.chips: frozenset[Chip] = frozenset()  # of a leaf: where it counts; of others: the chips that share it
 
     @property
     def count(self) -> int:
@@ -138,8 +154,8 @@ class Total:
 
     @property
     def counts(self) -> bool:
-        """Is a leaf part of the chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
-        return len(self.chain) > 1
+        """Is a leaf part of any chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
+        return bool(self.chips)
 
     def add(self, size: int, seq: int, time: float) -> None:
         for total in self.chain:
@@ -210,6 +226,27 @@ class Total:
         if high > self.high_before:
             self.high_before = high
 
+    def copy(self) -> Total:
+        """A total that is what this one is, and was what this one was."""
+        twin = Total(self.since, self.peak.copy())
+        twin.recent = self.recent.copy()
+        twin.used, twin.reserved, twin.known, twin.unknown = self.used, self.reserved, self.known, self.unknown
+        twin.reserved_peak, twin.high, twin.high_before = self.reserved_peak, self.high, self.high_before
+        twin.watch = self.watch
+        return twin
+
+    def recounted(self, before: int, seq: int, time: float) -> None:
+        """Of a leaf: it counts on other chips now; on ``before`` of them until now."""
+
+    def stops(self, allocation: Allocation) -> None:
+        """Of a leaf: an allocation counts nowhere for a moment or for good, but is still live."""
+
+    def arrived(self, used: int, seq: int, time: float) -> None:
+        """Of a leaf: so many bytes were added to all totals of its chain at once."""
+
+    def buried(self, dead: DeadAllocations, kind: int) -> None:
+        """Of a leaf: all its allocations went at once, and were removed from its chain."""
+
     def merge(self, other: Total) -> None:
         """Count another total's allocations here too, as when a chip's name becomes known; peaks are the caller's."""
         self.reserved += other.reserved
@@ -242,6 +279,59 @@ class TotalWithContents:
     def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
         """All that was live at the peak, given what is live now."""
         return self.peak.allocations(live)
+
+
+class LeafOfAllChips(Total):
+    """A leaf that counts in a total over all chips as well: there once for each of its chips."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, since: int, all_chips: Total) -> None:
+        super().__init__(since)
+        self._all = all_chips
+
+    def add(self, size: int, seq: int, time: float) -> None:
+        super().add(size, seq, time)
+        self._grow(size * len(self.chips), seq, time)
+
+    def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
+        super().add_taken(size, reserved, seq, time)
+        self._grow(size * len(self.chips), seq, time)
+
+    def remove(self, allocation: Allocation, size: int) -> None:
+        super().remove(allocation, size)
+        self._shrink(allocation, size)
+
+    def remove_taken(self, allocation: Allocation, size: int, reserved: int) -> None:
+        super().remove_taken(allocation, size, reserved)
+        self._shrink(allocation, size)
+
+    def recounted(self, before: int, seq: int, time: float) -> None:
+        self._grow(self.used * (len(self.chips) - before), seq, time)
+
+    def arrived(self, used: int, seq: int, time: float) -> None:
+        self._grow(used * len(self.chips), seq, time)
+
+    def buried(self, dead: DeadAllocations, kind: int) -> None:
+        if self.chips:
+            self._all.keep(dead, kind)
+            self._all.used -= self.used * len(self.chips)
+
+    def stops(self, allocation: Allocation) -> None:
+        if self.chips:
+            self._all.leave(allocation)
+
+    def _grow(self, size: int, seq: int, time: float) -> None:
+        total = self._all
+        total.used += size
+        if total.used > total.high:
+            total.rise(total.used, seq, time)
+
+    def _shrink(self, allocation: Allocation, size: int) -> None:
+        if self.chips:
+            self._all.used -= size * len(self.chips)
+            if allocation.born <= self._all.watch:
+                self._all.leave(allocation)
 
 
 class _CompanionTotal(Total):

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Final, cast
 
 from ttmem.account.allocations import Allocation, Part
 from ttmem.account.call_sites import operation_of, stack_of
-from ttmem.account.live_set import counts
+from ttmem.account.entities import Chip
+from ttmem.account.live_set import counted_chips
 from ttmem.model.kinds import BREAKDOWN_POOL_OF, KINDS, BreakdownPool
 from ttmem.model.stack_frames import line_of
 
@@ -76,8 +77,11 @@ class Breakdown:
         self._pools: list[dict[str | None, _Row]] = [{} for _ in BreakdownPool]
         self._seen: dict[int | None, bool] = {}
 
-    def add(self, allocation: Allocation) -> None:
-        if not counts(allocation):
+    def add(self, allocation: Allocation, among: Container[Chip] | None = None) -> None:
+        """An allocation, with what it has on each chip on which it counts; only on those ``among`` these, if given."""
+        counted = counted_chips(allocation)
+        chips = counted if among is None else tuple(chip for chip in counted if chip in among)
+        if not chips:
             return
         key = self._key(allocation) if self._by in _OPEN or self._visible(allocation) else None
         rows = self._pools[BREAKDOWN_POOL_OF[allocation.kind]]
@@ -85,7 +89,7 @@ class Breakdown:
             if len(rows) >= MOST_ROWS:
                 key = None
             rows.setdefault(key, _Row())
-        rows[key].add(allocation)
+        rows[key].add(allocation, chips)
 
     def _visible(self, allocation: Allocation) -> bool:
         user_id = allocation.holding.source.process.info.user_id
@@ -121,18 +125,19 @@ class _Row:
         self.kinds = [0] * len(KINDS)
         self.chips: set[str] = set()
 
-    def add(self, allocation: Allocation) -> None:
+    def add(self, allocation: Allocation, chips: tuple[Chip, ...]) -> None:
+        """Add an allocation, with its size on each of these chips."""
         size, taken = allocation.counted, allocation.taken
-        self.count += 1
-        self.bytes += size
-        self.kinds[allocation.kind] += size
-        self.chips.add(allocation.holding.chip.id)
+        self.count += len(chips)
+        self.bytes += size * len(chips)
+        self.kinds[allocation.kind] += size * len(chips)
+        self.chips.update(chip.id for chip in chips)
         if size > self.largest:
             self.largest = size
         if taken is None:
-            self.unknown += size
+            self.unknown += size * len(chips)
         else:
-            self.reserved += taken
+            self.reserved += taken * len(chips)
 
     def sums(self) -> schema.BreakdownSum:
         return {

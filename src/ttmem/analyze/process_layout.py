@@ -184,11 +184,11 @@ def layout_of(chip: Chip, process: Process) -> ProcessLayout | None:
     blocks, programs, unplaced = [], [], 0
     banks = {kind: geometry.dram_banks if kind in (Kind.DRAM, Kind.TRACE) else geometry.cores for kind in BANKED}
     for holding in process.holdings():
-        if holding.chip is not chip:
+        if chip not in holding.chips:
             continue
         for allocation in holding.buffers.values():
             leaf = holding.leaves[allocation.kind]
-            if allocation.kind not in banks or leaf is None or not leaf.counts:
+            if allocation.kind not in banks or leaf is None or chip not in leaf.chips:
                 continue  # another source of the process has priority for this kind
             extra, taken = allocation.extra, allocation.taken
             if (

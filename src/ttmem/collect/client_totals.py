@@ -6,7 +6,7 @@ from __future__ import annotations
 from ttmem.collect.meters import DRAM_POOL, L1_POOL, Reading
 from ttmem.model.kinds import KINDS, POOL_OF, Pool
 
-_POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL}
+_POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL, Pool.PROGRAM: L1_POOL}
 # A cell is a plain list, because four are written for every event: used, reserved, their two peaks. The cell of a kind
 # on a device also counts the live allocations without a reserved size, and notes if there was one since the last reset.
 _USED, _RESERVED, _PEAK, _RESERVED_PEAK, _UNKNOWN, _DOUBT = range(6)

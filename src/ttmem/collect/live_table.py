@@ -10,6 +10,7 @@ from ttmem.model.core_sets import split_core_id
 from ttmem.model.events import (
     MAX_SIZE,
     Allocated,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -24,17 +25,17 @@ from ttmem.model.events import (
     Viewed,
 )
 from ttmem.model.geometry import board_geometry, noc_limits, region_at
-from ttmem.model.kinds import BUFFER_KINDS, FAMILY_OF, POOL_OF, Kind
+from ttmem.model.kinds import BUFFER_KINDS, FAMILY_OF, SPACE_OF, Kind
 
-Key = tuple[int, int, int, int, int]
+Key = tuple[Device, int, int, int, int]  # a client names one device, never a mesh
 _FIRST_PART = int(Kind.CB)
 _L1 = int(Kind.L1)
 _LAST_ADDRESS = 0xFFFFFFFF  # above it, an id also contains a core
-_SPACES = tuple(-1 - int(POOL_OF[kind]) for kind in Kind)  # of buffers; negative, unlike the families of parts
+_SPACES = tuple(-1 - space for space in SPACE_OF)  # of buffers; negative, unlike the families of parts
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 
 
-def _key(device: int, kind: Kind, address: int, program: int, allocator: int, cores: int) -> Key:
+def _key(device: Device, kind: Kind, address: int, program: int, allocator: int, cores: int) -> Key:
     if kind < _FIRST_PART or kind == Kind.FIRMWARE:
         return device, _SPACES[kind], address, allocator, 0
     return device, FAMILY_OF[kind], address, program, cores
@@ -54,12 +55,12 @@ class LiveTable:
         self.devices: dict[int, DeviceOpened] = {}
         self.tally = ClientTotals()
         self._allocations: dict[Key, Allocated] = {}
-        self._parts: dict[tuple[int, int], set[Key]] = {}  # of a device's program
+        self._parts: dict[tuple[Device, int], set[Key]] = {}  # of a device's program
         self._writes: dict[Key, Kind] = {}  # the kind of each per-core write
-        self._programs: dict[tuple[int, int], ProgramCompiled] = {}
-        self._resident: dict[tuple[int, int], int] = {}  # for a device's program, the cores on which it ran last
-        self._closed: set[int] = set()
-        self._views: dict[tuple[int, int, Kind], Viewed] = {}
+        self._programs: dict[tuple[Device, int], ProgramCompiled] = {}
+        self._resident: dict[tuple[Device, int], int] = {}  # for a device's program, the cores on which it ran last
+        self._closed: set[Device] = set()
+        self._views: dict[tuple[Device, int, Kind], Viewed] = {}
         self._phases: dict[int, PhaseBegan] = {}
         self._unplaced = 0
 
@@ -138,6 +139,7 @@ class LiveTable:
 
     def _allocated(self, event: Allocated) -> None:
         device, kind, address, size, program, _, extra, _ = event
+        assert isinstance(device, int)
         if not 0 < size <= MAX_SIZE:
             return
         allocator, cores = (extra.allocator, extra.cores) if extra is not None else (0, 0)
@@ -160,10 +162,10 @@ class LiveTable:
         elif key[1] != Kind.KERNEL:
             self._allocations[key] = known._replace(refs=known.refs + 1)
 
-    def _lies(self, device: int, ident: int) -> Kind:
+    def _lies(self, device: Device, ident: int) -> Kind:
         """The kind of a per-core write, as the server will determine it."""
         geometry = None
-        if device in self.devices:
+        if isinstance(device, int) and device in self.devices:
             chip = self.devices[device].chip
             geometry = chip.geometry or board_geometry(chip.board, chip.arch)
         place = split_core_id(ident, *noc_limits(geometry))
@@ -217,4 +219,5 @@ class LiveTable:
         elif key[2] > _LAST_ADDRESS:
             kind = self._writes.pop(key, kind)
         if allocation.extra is None or not allocation.extra.shared:
+            assert isinstance(allocation.device, int)
             self.tally.remove(allocation.device, kind, allocation.size, _taken(allocation, kind))

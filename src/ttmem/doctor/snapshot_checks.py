@@ -163,7 +163,7 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
         l1 = max(chip["memory"]["l1"]["peak"] or 0 for chip in lean)
         where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
         yield warning(
-            _SNAPSHOT, f"{where}: {human(dram)} in DRAM, and L1{each} never had more than {human(l1)}",
+            _SNAPSHOT, f"{where}: {human(dram)} in DRAM, and buffers in L1{each} were never more than {human(l1)}",
             "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
         )  # fmt: skip
     else:

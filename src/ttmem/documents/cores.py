@@ -318,7 +318,7 @@ class _DocumentBuilder:
         return {
             "pid": process.pid or None,
             "name": process.name,
-            "device": program.holding.number,
+            "device": program.holding.number_on(self._map.chip),
             "program": program.ident,
             "metal_id": program.metal_id,
             "operation": program.tag if self._may_see(process.user_id) else None,

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ttmem.account.allocations import Allocation, Holding
+from ttmem.account.entities import Chip
+from ttmem.account.live_set import counted_chips
 from ttmem.documents.common_text import anomaly_line
 from ttmem.documents.snapshot import allocation as allocation_json
 from ttmem.model.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
@@ -37,9 +39,11 @@ class DumpFilter(NamedTuple):
     kinds: frozenset[Kind] = frozenset(KINDS)
     limit: int = LISTED  # allocations to list of each kind on each device
 
-    def wants(self, holding: Holding) -> bool:
-        pid = holding.source.process.info.pid
-        return (self.chips is None or holding.chip.id in self.chips) and (self.pids is None or pid in self.pids)
+    def wants(self, holding: Holding) -> tuple[Chip, ...]:
+        """The chips of a holding that the dump contains."""
+        if self.pids is not None and holding.source.process.info.pid not in self.pids:
+            return ()
+        return holding.chips if self.chips is None else tuple(c for c in holding.chips if c.id in self.chips)
 
 
 EVERYTHING = DumpFilter()
@@ -53,18 +57,24 @@ class DumpBuilder:
         self._wanted = wanted
         self._groups: dict[tuple[int, str], dict[Kind, _Group]] = {}
 
-    def add(self, item: Allocation) -> None:
-        """Take an allocation that counts (``live_set.counts``), of a holding that the filter wants."""
+    def add(self, item: Allocation, counted: Iterable[Chip] | None = None) -> None:
+        """Take an allocation, with the chips on which it counted at the moment of the dump, if that is not now."""
         if item.kind not in self._wanted.kinds:
             return
-        where = (item.holding.number, item.holding.chip.id)
+        wanted = self._wanted.wants(item.holding)
+        for chip in counted_chips(item) if counted is None else counted:
+            if chip in wanted:
+                self._add(item, chip)
+
+    def _add(self, item: Allocation, chip: Chip) -> None:
+        where = (item.holding.number_on(chip), chip.id)
         kinds = self._groups.get(where)
         if kinds is None:
             kinds = self._groups[where] = {}
         group = kinds.get(item.kind)
         if group is None:
             group = kinds[item.kind] = _Group()
-        group.add(item, self._wanted.limit)
+        group.add(item, chip, self._wanted.limit)
 
     def describe(self, may_see: Viewer) -> Iterator[None]:
         """Make the rows of listed allocations, one at each step."""
@@ -97,10 +107,10 @@ class _Group:
 
     def __init__(self) -> None:
         self.count = self.bytes = self.reserved = self.unknown = self.large = self.large_bytes = 0
-        self.largest: list[tuple[int, int, Allocation]] = []  # a heap; the oldest of equal size is kept
+        self.largest: list[tuple[int, int, Allocation, Chip]] = []  # a heap; the oldest of equal size is kept
         self.rows: list[schema.AllocationRow] = []
 
-    def add(self, item: Allocation, limit: int) -> None:
+    def add(self, item: Allocation, chip: Chip, limit: int) -> None:
         size, taken = item.counted, item.taken
         self.count += 1
         self.bytes += size
@@ -112,13 +122,13 @@ class _Group:
             self.large += 1
             self.large_bytes += size
         if len(self.largest) < limit:
-            heappush(self.largest, (item.size, -item.born, item))
+            heappush(self.largest, (item.size, -item.born, item, chip))
         elif limit and (item.size, -item.born) > self.largest[0][:2]:
-            heapreplace(self.largest, (item.size, -item.born, item))
+            heapreplace(self.largest, (item.size, -item.born, item, chip))
 
     def describe(self, may_see: Viewer) -> Iterator[None]:
-        for _, _, item in sorted(self.largest, key=lambda entry: (-entry[0], -entry[1], entry[2].address)):
-            row = allocation_json(item, see_tag=may_see(item.holding.source.process.info.user_id))
+        for _, _, item, chip in sorted(self.largest, key=lambda entry: (-entry[0], -entry[1], entry[2].address)):
+            row = allocation_json(item, chip, see_tag=may_see(item.holding.source.process.info.user_id))
             self.rows.append({**row, "counted": True})
             yield
 

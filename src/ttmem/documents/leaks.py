@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Union
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counts
+from ttmem.account.live_set import counted_chips
 from ttmem.account.uncertainty import added
 from ttmem.analyze.hold_reasons import Cause, cause_of
 from ttmem.documents.snapshot import HIDDEN_TROUBLE
@@ -98,10 +98,14 @@ class LeakFinder:
         self._dead: list[schema.DeadProcessRow] = []
 
     def add(self, item: Allocation) -> None:
-        holding = item.holding
-        process = holding.source.process
-        if not (item.refs and counts(item) and process.exited is None and self._wanted(process, holding.chip)):
+        process = item.holding.source.process
+        if not item.refs or process.exited is not None:
             return
+        for chip in counted_chips(item):
+            if self._wanted(process, chip):
+                self._add(item, process, chip)
+
+    def _add(self, item: Allocation, process: Process, chip: Chip) -> None:
         cause, age = cause_of(item), max(0.0, self._now - item.time)
         if cause is not Cause.HELD:
             found = self._causes[cause]
@@ -110,7 +114,7 @@ class LeakFinder:
         elif age < self._older:
             found = self._young
         else:
-            found = self._site(item, process)
+            found = self._site(item, process, chip)
         found.add(item.counted, age)
 
     def add_dead(self, process: Process) -> None:
@@ -118,14 +122,20 @@ class LeakFinder:
         leaves = [
             leaf
             for holding in process.holdings()
-            if self._wanted(process, holding.chip)
+            for chip in holding.chips
+            if self._wanted(process, chip)
             for leaf in holding.leaves
-            if leaf is not None and leaf.counts and leaf.count
+            if leaf is not None and chip in leaf.chips and leaf.count
         ]
         if not leaves or process.exited is None:
             return
         tags = self._may_see(process.info.user_id)
-        largest = [t for t in process.largest_left(20) if counts(t) and self._wanted(process, t.holding.chip)]
+        largest = [
+            (item, chip)
+            for item in process.largest_left(20)
+            for chip in item.holding.chips
+            if chip in counted_chips(item) and self._wanted(process, chip)
+        ]
         self._dead.append(
             {
                 "pid": process.info.pid or None,
@@ -134,17 +144,17 @@ class LeakFinder:
                 "ago_s": round(max(0.0, self._now - process.exited), 3),
                 "count": sum(leaf.count for leaf in leaves),
                 "bytes": sum(leaf.used for leaf in leaves),
-                "largest": [allocation_json(item, see_tag=tags) for item in largest[:_LARGEST_OF_DEAD]],
+                "largest": [allocation_json(item, chip, see_tag=tags) for item, chip in largest[:_LARGEST_OF_DEAD]],
             }
         )
 
     def _wanted(self, process: Process, chip: Chip) -> bool:
         return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.id)
 
-    def _site(self, item: Allocation, process: Process) -> _Sum:
+    def _site(self, item: Allocation, process: Process, chip: Chip) -> _Sum:
         tag = item.extra.tag if item.extra is not None and self._may_see(process.info.user_id) else None
         # The hash of an IntEnum is Python code, the hash of its value is not.
-        site: _Site = (process, item.holding.chip, int(item.kind), item.size if tag is None else tag)
+        site: _Site = (process, chip, int(item.kind), item.size if tag is None else tag)
         found = self._leaks.get(site)
         if found is None:
             if len(self._leaks) >= _MAX_GROUPS:

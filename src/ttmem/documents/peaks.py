@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counts
+from ttmem.account.live_set import counted_chips
 from ttmem.account.totals import Peak, Total, keep_largest
 from ttmem.documents.snapshot import allocation, in_order
-from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
+from ttmem.model.kinds import KINDS, KINDS_OF, Kind, Pool
 
 if TYPE_CHECKING:
     from ttmem.model.schema import PeakRow, TotalName
 
 SCHEMA: Final = "ttmem.peaks/1"
-_KINDS_OF = {pool: [kind for kind in KINDS if POOL_OF[kind] is pool] for pool in Pool}
 
 _Heap = list[tuple[int, int, Allocation]]
 
@@ -31,52 +30,62 @@ class PeakFinder:
 
     def __init__(self, ledger: Ledger, *, recent: bool = False, process: Process | None = None) -> None:
         self._process = process
-        self._corners: list[tuple[TotalName, Peak, _Heap]] = []
-        self._by_kind: dict[tuple[str, Kind], list[tuple[Peak, _Heap]]] = {}
+        self._corners: list[tuple[TotalName, Chip, Peak]] = []
+        self._heaps: dict[Peak, _Heap] = {}  # chips that share a total share its peak
+        self._by_kind: dict[tuple[Chip, Kind], list[tuple[Peak, _Heap]]] = {}
+        self._recent = recent
         if process is not None:
-            self._look_at_process(process, recent)
+            self._look_at_process(process)
             return
         for chip in in_order(ledger.chips.values()):  # also those that no process uses any more
             for pool in Pool:
                 name: TotalName = {"chip": chip.id, "pool": pool.label}
-                self._corner(chip, name, chip.pools[pool], _KINDS_OF[pool], recent)
+                self._corner(chip, name, chip.pools[pool], KINDS_OF[pool])
             for kind in KINDS:
-                self._corner(chip, {"chip": chip.id, "kind": kind.label}, chip.kinds[kind], [kind], recent)
+                self._corner(chip, {"chip": chip.id, "kind": kind.label}, chip.kinds[kind], [kind])
 
-    def _look_at_process(self, process: Process, recent: bool) -> None:
+    def _look_at_process(self, process: Process) -> None:
         for share in process.shares.values():
             for pool in Pool:
                 name: TotalName = {"chip": share.chip.id, "pool": pool.label}
-                self._corner(share.chip, name, share.pools[pool], _KINDS_OF[pool], recent)
-        for holding in process.holdings():
-            for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and leaf.counts:
-                    name = {"chip": holding.chip.id, "kind": kind.label, "device": holding.number}
-                    self._corner(holding.chip, name, leaf, [kind], recent)
+                self._corner(share.chip, name, share.pools[pool], KINDS_OF[pool])
+        for source in process.sources.values():
+            for (number, kind), total in sorted(source.totals.items(), key=lambda item: item[0]):
+                chip = process.numbers[number]
+                if process.shares[chip.id].voices[kind] is source:
+                    self._corner(chip, {"chip": chip.id, "kind": kind.label, "device": number}, total, [kind])
 
-    def _corner(self, chip: Chip, name: TotalName, total: Total, kinds: list[Kind], recent: bool) -> None:
-        peak = total.recent if recent else total.peak
+    def _corner(self, chip: Chip, name: TotalName, total: Total, kinds: Iterable[Kind]) -> None:
+        peak = total.recent if self._recent else total.peak
         if peak.value:
-            heap: _Heap = []
-            self._corners.append((name, peak, heap))
-            for kind in kinds:
-                self._by_kind.setdefault((chip.id, kind), []).append((peak, heap))
+            self._corners.append((name, chip, peak))
+            if peak not in self._heaps:
+                heap = self._heaps[peak] = []
+                for kind in kinds:
+                    self._by_kind.setdefault((chip, kind), []).append((peak, heap))
 
     def add(self, item: Allocation) -> None:
         """Add a live allocation."""
-        if counts(item) and self._process in (None, item.holding.source.process):
-            for peak, heap in self._by_kind.get((item.holding.chip.id, item.kind), ()):
-                if item.born <= peak.seq:
+        if self._process not in (None, item.holding.source.process):
+            return
+        done: set[Peak] = set()
+        for chip in counted_chips(item):
+            for peak, heap in self._by_kind.get((chip, item.kind), ()):
+                if item.born <= peak.seq and peak not in done:
+                    done.add(peak)
                     keep_largest(heap, item)
 
     def results(self, may_see: Callable[[int | None], bool] = lambda user_id: True) -> Iterator[PeakRow]:
         """Each peak: bytes, time, and its largest allocations."""
-        for name, peak, heap in self._corners:
-            largest = [
-                allocation(item, see_tag=may_see(item.holding.source.process.info.user_id))
-                for item in peak.largest(item for _, _, item in heap)
+        largest: dict[Peak, list[Allocation]] = {}
+        for name, chip, peak in self._corners:
+            if peak not in largest:
+                largest[peak] = peak.largest(item for _, _, item in self._heaps[peak])
+            rows = [
+                allocation(item, chip, see_tag=may_see(item.holding.source.process.info.user_id))
+                for item in largest[peak]
             ]
-            yield {**name, "bytes": peak.value, "time": peak.time, "largest": largest}
+            yield {**name, "bytes": peak.value, "time": peak.time, "largest": rows}
 
 
 def peaks(ledger: Ledger, *, recent: bool = False) -> list[PeakRow]:

@@ -98,7 +98,11 @@ def document(facts: RunFacts) -> schema.Run:
         "final": _snapshot(facts, facts.at_end, facts.ended),
         "left_known": facts.left_known,
         "left_earlier": {"tensors": facts.left_earlier[0], "bytes": facts.left_earlier[1]},
-        "left": [{**snap.allocation(allocation), "cause": cause_of(allocation)} for allocation in left],
+        "left": [
+            {**snap.allocation(allocation, chip), "cause": cause_of(allocation)}
+            for allocation in left
+            for chip in allocation.holding.chips
+        ],
     }
 
 
@@ -112,7 +116,8 @@ def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[schema.RunChip]:
     """Each chip with allocations, with its peaks and what was left on it."""
     ends: dict[str, list[Allocation]] = {}
     for allocation in left:
-        ends.setdefault(allocation.holding.chip.id, []).append(allocation)
+        for chip in allocation.holding.chips:
+            ends.setdefault(chip.id, []).append(allocation)
     used = [chip for chip in ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
     return [_chip(chip, ends.get(chip.id, [])) for chip in used]
 

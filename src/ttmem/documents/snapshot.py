@@ -12,12 +12,12 @@ from itertools import chain as join
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ttmem.account.allocations import Allocation
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.allocator_views import agreements, reporter
 from ttmem.account.call_sites import operation_of, stack_of
-from ttmem.account.entities import Chip, Process
+from ttmem.account.entities import Chip, Process, Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counts
+from ttmem.account.live_set import counted_chips
 from ttmem.account.totals import Total
 from ttmem.account.uncertainty import of_chip
 from ttmem.documents.unknown_rows import SCHEMA
@@ -25,7 +25,7 @@ from ttmem.model.core_sets import format_ranges, ranges_of, split_core_id
 from ttmem.model.events import Failed
 from ttmem.model.geometry import Geometry, Region, noc_limits, region_at
 from ttmem.model.identity import ProcessInfo
-from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Kind, Pool
+from ttmem.model.kinds import KINDS, WORKER_L1, Confidence, Kind, Pool
 from ttmem.model.stack_frames import line_of
 from ttmem.model.uncertain_reasons import listed, meanings_text
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _OF_PROGRAMS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL)
 _BUFFERS = {Pool.DRAM: (Kind.DRAM, Kind.TRACE), Pool.L1: (Kind.L1, Kind.L1_SMALL)}
-_IN_L1 = [kind for kind in KINDS if POOL_OF[kind] is Pool.L1]
 _RING = attrgetter("ring")
 _LABELS = [kind.label for kind in KINDS]
 
@@ -179,7 +178,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
             },
         },
         "l1": {
-            "used": _sum(used[kind] for kind in _IN_L1),
+            "used": _sum(used[kind] for kind in WORKER_L1),
             "reserved": _reserved(chip, (Kind.L1, Kind.L1_SMALL)),
             "capacity": geometry.l1_capacity if geometry else None,
             "capacity_basis": basis,
@@ -238,7 +237,7 @@ def _resident(chip: Chip, used: list[int | None]) -> list[int | None]:
 def _at_once(chip: Chip, used: list[int | None], resident: list[int | None]) -> dict[str, int | None]:
     """L1 in use at one time, by kind: buffers as reserved, and resident parts of programs, each where known."""
     sizes = {}
-    for kind in _IN_L1:
+    for kind in WORKER_L1:
         better = _reserved(chip, (kind,)) if kind in _BUFFERS[Pool.L1] else resident[kind]
         sizes[_LABELS[kind]] = used[kind] if better is None else better
     return sizes
@@ -271,14 +270,22 @@ def _largest_free(chip: Chip, pool: Pool) -> int | None:
     """
     kinds = _BUFFERS[pool]
     found = []
-    for holding in (holding for holding in chip.holdings if holding.audits or holding.views):
-        audits = [audit for audit in holding.audits.values() if audit.banks[pool]]
+    if not any(holding.audits or holding.views for holding in chip.holdings):
+        return None
+    by_source: dict[Source, list[Holding]] = {}
+    for holding in chip.holdings:
+        by_source.setdefault(holding.source, []).append(holding)
+    for holdings in by_source.values():
+        # An allocator gives out memory on its mesh and on parts of it, so only the sums can be compared.
+        audits = [audit for holding in holdings for audit in holding.audits.values() if audit.banks[pool]]
         if audits:
-            now = sum(leaf.reserved for leaf in (holding.leaves[kind] for kind in kinds) if leaf is not None)
+            leaves = (holding.leaves[kind] for holding in holdings for kind in kinds)
+            now = sum(leaf.reserved for leaf in leaves if leaf is not None)
             if now != sum(audit.ours[pool] * audit.banks[pool] for audit in audits):
                 return None
             found += [audit.largest_free[pool] for audit in audits]
-        found += [view.largest_free for view in holding.views.values() if view.kind is kinds[0]]
+        views = (view for holding in holdings for view in holding.views.values())
+        found += [view.largest_free for view in views if view.kind is kinds[0]]
     return min(found, default=None)
 
 
@@ -314,7 +321,7 @@ def _confidence(chip: Chip) -> schema.ConfidenceBytes:
     found = [0] * (max(Confidence) + 1)
     for holding in chip.holdings:
         for leaf in filter(None, holding.leaves):
-            if leaf.counts:
+            if chip in leaf.chips:
                 found[holding.source.confidence] += leaf.used
     return {
         "exact": found[Confidence.EXACT],
@@ -334,7 +341,7 @@ class _ProcessFigures(NamedTuple):
     sources: list[schema.ProcessSource]
     numbers: dict[int, Chip]
     shares: list[tuple[str, tuple[int, ...]]]  # for each chip: the bytes of each pool and their peak
-    held: list[tuple[Chip, list[int | None]]]  # for each holding, by kind: the bytes, None if they do not count
+    held: list[tuple[Chip, list[int | None]]]  # for each holding and chip, by kind: the bytes, None if not counted
     failed: int
     last_failure: tuple[float, Failed] | None
     uncertain: list[schema.UncertainRow]
@@ -353,8 +360,9 @@ def _taken(process: Process) -> _ProcessFigures:
         process.numbers.copy(),
         [(chip_id, _used_and_peaks(*share.pools)) for chip_id, share in process.shares.items()],
         [
-            (holding.chip, [leaf.used if leaf is not None and leaf.counts else None for leaf in holding.leaves])
+            (chip, [leaf.used if leaf is not None and chip in leaf.chips else None for leaf in holding.leaves])
             for holding in process.holdings()
+            for chip in holding.chips
         ],
         failures.count,
         failures.last[-1] if failures.last else None,
@@ -363,12 +371,12 @@ def _taken(process: Process) -> _ProcessFigures:
     )
 
 
-def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total) -> tuple[int, ...]:
+def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total, program: Total) -> tuple[int, ...]:
     """In the order of ``_share``; without a loop for speed, because there is one for each process on each chip."""
     return (
         dram.used,
         dram.peak.value,
-        l1.used,
+        l1.used + program.used,
         l1.peak.value,
         host.used,
         host.peak.value,
@@ -461,15 +469,17 @@ def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict
     }
 
 
-def allocation(item: Allocation, *, see_tag: bool = True) -> schema.AllocationRow:
-    """The row of one live allocation."""
+def allocation(item: Allocation, chip: Chip | None = None, *, see_tag: bool = True) -> schema.AllocationRow:
+    """The row of one live allocation on one of its chips; on the first if none is given."""
     holding, extra = item.holding, item.extra
+    if chip is None:
+        chip = holding.chip
     place = core_place(item)
     stack = stack_of(item)
     return {
         "pid": holding.source.process.info.pid or None,
-        "chip": holding.chip.id,
-        "device": holding.number,
+        "chip": chip.id,
+        "device": holding.number_on(chip),
         "kind": item.kind.label,
         "id": hex(item.address),
         "address": item.address,
@@ -491,7 +501,7 @@ def allocation(item: Allocation, *, see_tag: bool = True) -> schema.AllocationRo
         "stack": stack.split("\n") if stack and see_tag else None,
         "source": holding.source.name,
         "confidence": holding.source.confidence.label,
-        "counted": counts(item),
+        "counted": chip in counted_chips(item),
     }
 
 

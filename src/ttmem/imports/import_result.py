@@ -77,7 +77,7 @@ def summary(translation: EventTranslation, ledger: Ledger, events: int, file: st
 
 def _chip(translation: EventTranslation, chip: Chip) -> schema.ImportChip:
     geometry = chip.geometry
-    numbers = {holding.number for holding in chip.holdings}
+    numbers = {holding.number_on(chip) for holding in chip.holdings}
     return {
         "chip": chip.id,
         "device": min(numbers, default=None),

@@ -11,7 +11,7 @@ from ttmem.account.entities import Source
 from ttmem.ingest.device_numbers import chips_of_visible
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
-from ttmem.model.events import Allocated, Claimed, DeviceOpened, Event, Rejected, Sees
+from ttmem.model.events import Allocated, Claimed, Device, DeviceOpened, Event, Rejected, Sees
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import AGENT, BUFFER_KINDS
 from ttmem.model.validation import InvalidValue
@@ -205,7 +205,7 @@ class ClientMessages:
             what = "kernel type" if op == Type.KERNEL_LOAD else "buffer_type"
             self._complain(connection, None, what, f"Invalid {what} {code} - ignoring message (device {device})")
 
-    def _refused(self, connection: Connection, source: Source, device: int, size: int) -> None:
+    def _refused(self, connection: Connection, source: Source, device: Device, size: int) -> None:
         """An allocation was not counted: report why, once for each connection and cause."""
         if source.process.exited is not None:
             return

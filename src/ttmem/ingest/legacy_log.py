@@ -174,10 +174,10 @@ class LegacyLog:
         sums = [[0, 0], [0, 0], [0, 0]]
         for holding in process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
-                if leaf is not None and leaf.counts:
+                if leaf is not None and leaf.chips:
                     group = sums[2 if kind in KERNEL_KINDS else 1 if kind in (Kind.CB, Kind.DFB) else 0]
-                    group[0] += leaf.count
-                    group[1] += leaf.used
+                    group[0] += leaf.count * len(leaf.chips)
+                    group[1] += leaf.used * len(leaf.chips)
         if sum(group[0] for group in sums):
             self._put(time, "cleanup", (process.info.pid, *sums[0], *sums[1], *sums[2]))
 

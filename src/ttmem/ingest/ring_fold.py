@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the records of an agent's ring into events of the account: one for each chip of the record's mesh.
+"""Turns the records of an agent's ring into events of the account, each on the mesh of its record.
 
 A reader starts with the first record. If that is overwritten already, or if the reader falls a whole ring behind, it
 takes the table of live allocations instead and counts the records it missed. The account is then exact again, but its
@@ -20,6 +20,7 @@ from ttmem.model.events import (
     Allocated,
     Audited,
     Described,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -37,6 +38,7 @@ from ttmem.model.events import (
     ResyncEnd,
     Sees,
     Uncertain,
+    WorkloadRun,
 )
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.uncertain_reasons import REASONS
@@ -82,10 +84,11 @@ class _Frame(NamedTuple):
 class _MeshView:
     """What each record of a mesh needs to know of it."""
 
-    __slots__ = ("allocator", "banks", "numbers", "sizes")
+    __slots__ = ("allocator", "banks", "device", "numbers", "sizes")
 
     def __init__(self, mesh: Mesh, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
         self.numbers = numbers  # Metal's, of its chips
+        self.device: Device = numbers[0] if len(numbers) == 1 else numbers
         self.allocator = mesh.parent + 1
         self.banks = tuple(bank.banks for bank in mesh.banks)  # by buffer kind
         self.sizes = sizes
@@ -98,7 +101,6 @@ class RingFold:
         self.ring = ring
         self.lost = 0
         self.records = 0
-        self.width = 1  # chips of the widest mesh: how many events a record may become
         self.completeness: float | None = None  # the worst of all audits so far
         self._offset = offset
         self._newest = 0  # the agent's clock when it was last read; no record is younger
@@ -107,9 +109,10 @@ class RingFold:
         self._ending: set[int] = set()  # meshes that are being closed
         self._views: dict[int, _MeshView] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
-        self._ran: dict[int, int] = {}  # Metal's number -> program launched last
+        self._ran = 0  # the workload that was launched last
         self._frames: dict[int, _Frame] = {}  # of live programs, by slot of the table
         self._workloads: dict[int, dict[int, _Frame]] = {}  # number -> the frames of its programs, by slot
+        self._runs: dict[int, tuple[ProgramRun, ...]] = {}  # of each workload, until one of its programs changes
         self._audits: dict[int, int] = {}  # mesh -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
         self._batch: list[tuple[int, ...]] = []
@@ -162,11 +165,9 @@ class RingFold:
                         else:
                             sizes.took(code, address, per_bank, name)
                 if allocated is not None:
-                    for number in view.numbers:
-                        allocated(time, source, number, kind, address, size, program, 0, extra, ident)
+                    allocated(time, source, view.device, kind, address, size, program, 0, extra, ident)
                 else:
-                    for number in view.numbers:
-                        yield time, Allocated(number, kind, address, size, program, 0, extra, ident)
+                    yield time, Allocated(view.device, kind, address, size, program, 0, extra, ident)
             elif happened == _FREED:
                 view = views[mesh] if mesh in views else self._view(mesh)
                 sizes, kind = view.sizes, kinds[code]
@@ -179,11 +180,9 @@ class RingFold:
                     if sizes is not None and not flags & PER_CORE:
                         sizes.gave_back(code, address)
                 if freed is not None:
-                    for number in view.numbers:
-                        freed(time, source, number, kind, address, size, program, allocator, mask, ident)
+                    freed(time, source, view.device, kind, address, size, program, allocator, mask, ident)
                 else:
-                    for number in view.numbers:
-                        yield time, Freed(number, kind, address, size, program, allocator, mask, ident)
+                    yield time, Freed(view.device, kind, address, size, program, allocator, mask, ident)
             elif happened == _RUN:
                 for event in self._launched(per_bank):
                     yield time, event
@@ -211,10 +210,6 @@ class RingFold:
         """Wall time of an agent's time, which is not later than the reading of it."""
         return min(nanoseconds, self._newest) * 1e-9 + self._offset
 
-    def open_numbers(self) -> list[int]:
-        """Metal's numbers of the chips that are open."""
-        return [number for number, meshes in self._open.items() if meshes]
-
     def _close_if_used(self) -> None:
         if self._used:
             self._used = False
@@ -232,7 +227,6 @@ class RingFold:
         if any(bank.banks > MAX_BANKS for bank in mesh.banks):
             raise RingError(f"mesh {number} has more than {MAX_BANKS} banks")
         numbers = tuple(chip.number for chip in self.ring.chips_of(mesh))
-        self.width = max(self.width, len(numbers))
         sizes = self._sizes.get(mesh.parent)
         if sizes is not None and len(numbers) > len(sizes.numbers):
             sizes.numbers = numbers
@@ -349,8 +343,7 @@ class RingFold:
                 self._took_per_core(view)
             extra = self._extra(view, record)
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
-            for number in view.numbers:
-                yield Described(number, KINDS[record.kind], record.address, extra, ident)
+            yield Described(view.device, KINDS[record.kind], record.address, extra, ident)
         elif event == RingEvent.OPENED:
             yield from self._opened(mesh, record.size)
         elif event == RingEvent.CLOSING:
@@ -367,10 +360,8 @@ class RingFold:
             if sizes is not None:
                 sizes.destroyed(program)
             self._drop_frame(record.slot)
-            for number in view.numbers:
-                if self._ran.get(number) == program:
-                    del self._ran[number]
-                yield ProgramDestroyed(number, program)
+            self._ran = 0
+            yield ProgramDestroyed(view.device, program)
         elif event == RingEvent.CACHE_CLEARED:
             yield Mark("program cache cleared")
         else:
@@ -383,34 +374,50 @@ class RingFold:
             frame = _Frame(record.program, record.per_bank, record.mesh, record.cores)
             self._frames[record.slot] = frame
             self._workloads.setdefault(frame.workload, {})[record.slot] = frame
+            self._runs.pop(frame.workload, None)
+            self._ran = 0
 
     def _drop_frame(self, slot: int) -> None:
         frame = self._frames.pop(slot, None)
         if frame is not None:
+            self._runs.pop(frame.workload, None)
             others = self._workloads[frame.workload]
             del others[slot]
             if not others:
                 del self._workloads[frame.workload]
 
     def _launched(self, workload: int) -> Iterator[Event]:
-        """All programs of a workload were launched, each on its own chips and cores."""
-        launches = 0
-        for frame in list(self._workloads.get(workload, {}).values()):
-            view = self._view_of(frame.mesh)
-            launches += len(view.numbers)
-            if launches > _MOST_LAUNCHES:
+        """All programs of a workload were launched, each on its own mesh and cores."""
+        frames = self._workloads.get(workload)
+        if not frames:
+            return
+        for sizes, program in self._measured(frames):
+            sizes.ran(program)
+        if workload == self._ran:
+            return
+        self._ran = workload
+        runs = self._runs.get(workload)
+        if runs is None:
+            views = [self._view_of(frame.mesh) for frame in frames.values()]
+            if sum(len(view.numbers) for view in views) > _MOST_LAUNCHES:
                 raise RingError(f"workload {workload} has more than {_MOST_LAUNCHES} programs")
-            if view.sizes is not None:
-                view.sizes.ran(frame.program)
-            for number in view.numbers:
-                if self._ran.get(number) != frame.program:
-                    self._ran[number] = frame.program
-                    yield ProgramRun(number, frame.program, self.ring.mask(frame.cores))
+            runs = self._runs[workload] = tuple(
+                ProgramRun(view.device, frame.program, self.ring.mask(frame.cores))
+                for view, frame in zip(views, frames.values())
+            )
+        yield runs[0] if len(runs) == 1 else WorkloadRun(workload, runs)
+
+    def _measured(self, frames: dict[int, _Frame]) -> Iterator[tuple[Sizes, int]]:
+        """The programs whose sizes the listener wants."""
+        if self._sizes:
+            for frame in frames.values():
+                sizes = self._view_of(frame.mesh).sizes
+                if sizes is not None:
+                    yield sizes, frame.program
 
     def _compiled(self, view: _MeshView, record: Record) -> Iterator[Event]:
         cause = self.ring.cause(record.name)
-        for number in view.numbers:
-            yield ProgramCompiled(number, record.program, record.size, record.address, cause.tag, cause.stack)
+        yield ProgramCompiled(view.device, record.program, record.size, record.address, cause.tag, cause.stack)
 
     def _opened(self, number: int, before: int = 0) -> Iterator[Event]:
         """``before`` is the bytes in its banks that were there before the agent could see them."""
@@ -430,6 +437,7 @@ class RingFold:
 
     def _forget(self, number: int) -> None:
         """What was remembered of a mesh and its submeshes."""
+        self._runs.clear()
         gone = {index for index, view in self._views.items() if index == number or view.allocator == number + 1}
         for index in gone:
             del self._views[index]
@@ -440,23 +448,25 @@ class RingFold:
         self._take_audit(number)  # the last one, made when it began to close
         self._audits.pop(number, None)
         self._ending.discard(number)
+        for chip in view.numbers:
+            self._open.get(chip, set()).discard(number)
+        # Its parts are closed with it.
+        devices = {one.device: None for one in self._views.values() if one.allocator == view.allocator}
         self._forget(number)
         self._sizes.pop(number, None)
-        for chip in view.numbers:
-            left = self._open.get(chip, set())
-            left.discard(number)
-            if left:
-                yield Audited(chip, view.allocator, _GONE, _GONE, _GONE, _GONE)
+        others = {one.device for one in self._views.values()}
+        for device in {view.device: None, **devices}:
+            if device in others:
+                yield Audited(device, view.allocator, _GONE, _GONE, _GONE, _GONE)
             else:
-                yield DeviceClosed(chip)
+                yield DeviceClosed(device)
 
     def _audited(self) -> Iterator[tuple[float, Event]]:
         for number in {mesh for meshes in self._open.values() for mesh in meshes}:
             mesh = self.ring.mesh(number)
             event = self._take_audit(number) if mesh.state == 1 else None
             if event is not None:
-                for chip in self._view_of(number).numbers:
-                    yield self._time(mesh.audited), event._replace(device=chip)
+                yield self._time(mesh.audited), event._replace(device=self._view_of(number).device)
 
     def _take_audit(self, number: int) -> Audited | None:
         """A mesh's last audit, if it is a new one."""
@@ -482,9 +492,11 @@ class RingFold:
         self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
         yield now, Lost(min(missed, MAX_COUNT))
         yield now, ResyncBegin(self._generation)
-        before, self._open = self._open, {}
+        open_before = {mesh for meshes in self._open.values() for mesh in meshes}
+        before = {mesh: view.device for mesh in open_before if (view := self._views.get(mesh)) is not None}
+        self._open = {}
         self._audits.clear()
-        self._ran.clear()
+        self._ran = 0
         self._ending.clear()
         self._views.clear()  # a number may be another mesh's by now
         self._extras.clear()
@@ -493,13 +505,17 @@ class RingFold:
                 for event in self._opened(number):
                     yield now, event
         self._used = bool(allocations or self._open)
-        for chip, meshes in before.items():
-            for closed in meshes - self._open.get(chip, set()):
+        still = {mesh for meshes in self._open.values() for mesh in meshes}
+        for closed in open_before:
+            device = before.get(closed)
+            if closed not in still or (device is not None and self._view_of(closed).device != device):
                 self._listener.lost_close()
-                yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
+                if device is not None:
+                    yield now, Audited(device, closed + 1, _GONE, _GONE, _GONE, _GONE)
         launched: dict[int, int] = {}  # workload -> when it was launched last
         self._frames.clear()
         self._workloads.clear()
+        self._runs.clear()
         for record in allocations:
             view = self._view_of(record.mesh)
             time = self._time(record.time)
@@ -513,8 +529,7 @@ class RingFold:
             kind, program = KINDS[record.kind], record.program
             extra = self._extra(view, record)
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
-            for number in view.numbers:
-                yield time, Allocated(number, kind, record.address, record.size, program, 1, extra, ident)
+            yield time, Allocated(view.device, kind, record.address, record.size, program, 1, extra, ident)
         for workload in sorted(launched, key=launched.__getitem__):
             for event in self._launched(workload):
                 yield self._time(launched[workload]), event

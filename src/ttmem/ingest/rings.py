@@ -26,7 +26,7 @@ from ttmem.wire.agent_ring import Ring, RingError
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
-_SLICE_EVENTS = 2048  # at a time, over all rings that have something new
+_SLICE_RECORDS = 2048  # at a time, over all rings that have something new
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
 
 
@@ -181,7 +181,7 @@ class Rings:
     def _fold(self, followers: list[tuple[Peer, FollowedRing]]) -> None:
         """Read a slice of each ring. A fault in one of them does not affect the others."""
         sink = self._sink
-        limit = max(1, _SLICE_EVENTS // sum(follower.fold.width for _, follower in followers))
+        limit = max(1, _SLICE_RECORDS // len(followers))
         if len(followers) == 1 and sink.plain(followers[0][1].source):
             peer, follower = followers[0]
             self._guarded(peer, follower, lambda: follower.fold.fold(limit, sink.ledger, follower.source))
@@ -213,8 +213,8 @@ class Rings:
         """The ring was read to its end. If another program follows, the devices of this one are closed."""
         follower.fold.end()
         if peer in self._successors:
-            for number in follower.fold.open_numbers():
-                self._sink.apply(self._sink.now(), follower.source, DeviceClosed(number))
+            for device in list(follower.source.holdings):
+                self._sink.apply(self._sink.now(), follower.source, DeviceClosed(device))
         self._drop(peer)
 
     def _guarded(self, peer: Peer, follower: FollowedRing, work: Callable[[], None]) -> None:

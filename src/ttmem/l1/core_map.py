@@ -153,7 +153,7 @@ class CoreMapBuilder:
 
     def __init__(self, chip: Chip, geometry: Geometry) -> None:
         self.map = L1Map(chip, geometry)
-        self._resident = {(p.holding, p.ident): mask for p, mask in chip.resident}
+        self._resident = {(p.holding, p.ident): mask for p, mask in chip.resident_programs()}
         self._runs: list[list[Range]] = [[]]  # each is sorted when it is full
         self._worst: dict[int, tuple[int, Allocation]] = {}  # by cores: the highest end of any program
 
@@ -164,7 +164,7 @@ class CoreMapBuilder:
             return
         holding = allocation.holding
         leaf = holding.leaves[allocation.kind]
-        if holding.chip is not self.map.chip or leaf is None or not leaf.counts:
+        if leaf is None or self.map.chip not in leaf.chips:
             return
         if role == _BUFFER:
             self._buffer(allocation)
@@ -287,7 +287,7 @@ class CoreMapBuilder:
         column = columns.get(key)
         if column is None:
             column = columns[key] = yield from self._column(here, doubtful)
-        program = next((program for program, mask in reversed(found.chip.resident) if mask & bit), None)
+        program = next((program for program, mask in reversed(found.chip.resident_programs()) if mask & bit), None)
         if column.top is not None:
             program = column.top.holding.programs.get(column.top.program, program)
         end = found.geometry.l1_base if column.top is None else end_of(column.top) or 0

@@ -57,10 +57,10 @@ class FloorFinder:
     def add(self, allocation: Allocation) -> None:
         """Add a live allocation. Per-core writes have ids, not addresses, and are ignored."""
         holding, kind = allocation.holding, allocation.kind
-        if holding.chip is not self.chip or not (kind is Kind.L1 or kind in GROWING_UP):
+        if not (kind is Kind.L1 or kind in GROWING_UP):
             return
         leaf = holding.leaves[kind]
-        if leaf is None or not leaf.counts:
+        if leaf is None or self.chip not in leaf.chips:
             return
         if kind is Kind.L1:
             if allocation.extra is not None and allocation.extra.per_core:
@@ -86,7 +86,7 @@ class FloorFinder:
             return ProgramExtent(program, end, None if floor is None else floor - end)
 
         launched = []
-        for program, here in self.chip.resident:  # on other cores, other programs have run since
+        for program, here in self.chip.resident_programs():  # on other cores, other programs have run since
             ends = [end for cores, end in self._ends.get(program, {}).items() if cores & here]
             if ends:
                 launched.append(reach(program, max(ends)))

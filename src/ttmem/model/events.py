@@ -2,7 +2,8 @@
 """The events. The account is computed from events alone.
 
 Each event is applied for a source (a stream of reports by one process) at a time; both are passed with it. Device
-numbers are those of the process. The ledger maps them to chips.
+numbers are those of the process. The ledger maps them to chips. An event on a mesh is one
+event, with the numbers of all its devices. An allocation on a mesh is one allocation, and is freed on the same mesh.
 """
 
 from __future__ import annotations
@@ -13,6 +14,19 @@ from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 
 MAX_SIZE = 100 << 30  # of one allocation: the limit of the legacy server, three times the largest chip
+
+
+# Where an event happened: on a device of the process, or on all devices of a mesh at once. A mesh of one is its device.
+Device = Union[int, tuple[int, ...]]
+
+
+def device_numbers(device: Device) -> tuple[int, ...]:
+    """The numbers of a device or mesh.
+
+    >>> device_numbers(3), device_numbers((0, 1))
+    ((3,), (0, 1))
+    """
+    return device if isinstance(device, tuple) else (device,)
 
 
 class Extra(NamedTuple):
@@ -39,7 +53,7 @@ class Allocated(NamedTuple):
     ``ident`` is the source's own number for a buffer; 0 means that its address identifies it.
     """
 
-    device: int
+    device: Device
     kind: Kind
     address: int
     size: int
@@ -52,7 +66,7 @@ class Allocated(NamedTuple):
 class Freed(NamedTuple):
     """An allocation was freed. Legacy clients do not report the kind; then size and kind are only hints."""
 
-    device: int
+    device: Device
     kind: Kind | None
     address: int
     size: int = 0
@@ -65,7 +79,7 @@ class Freed(NamedTuple):
 class Described(NamedTuple):
     """Adds properties to a live buffer. Its sizes do not change."""
 
-    device: int
+    device: Device
     kind: Kind
     address: int
     extra: Extra
@@ -84,15 +98,26 @@ class Failed(NamedTuple):
 class ProgramRun(NamedTuple):
     """A program was launched: its circular and dataflow buffers are now resident on these cores."""
 
-    device: int
+    device: Device
     program: int
     cores: int
+
+
+class WorkloadRun(NamedTuple):
+    """Programs were launched together, each on its own device and cores. ``ident`` is the source's own number.
+
+    While the programs of a workload stay the same, each of its events should have the very same tuple of them: then an
+    event costs no more than that of one program.
+    """
+
+    ident: int
+    runs: tuple[ProgramRun, ...]
 
 
 class ProgramCompiled(NamedTuple):
     """A program was compiled: the bytes it needs in a core's kernel ring, tt-metal's number for it, its operation."""
 
-    device: int
+    device: Device
     program: int
     ring: int
     metal_id: int
@@ -103,7 +128,7 @@ class ProgramCompiled(NamedTuple):
 class ProgramDestroyed(NamedTuple):
     """A program was destroyed, with everything that it held."""
 
-    device: int
+    device: Device
     program: int
 
 
@@ -115,9 +140,9 @@ class DeviceOpened(NamedTuple):
 
 
 class DeviceClosed(NamedTuple):
-    """The device was closed: this source holds nothing on it any more."""
+    """The device or mesh was closed: this source holds nothing on it any more. Other meshes of its chips stay open."""
 
-    device: int
+    device: Device
 
 
 class ChipFound(NamedTuple):
@@ -161,7 +186,7 @@ class Sees(NamedTuple):
 class Audited(NamedTuple):
     """Compares what the source tracks on a device with what the allocator reports; bytes in one bank."""
 
-    device: int
+    device: Device
     allocator: int
     ours: tuple[int, int]  # DRAM and TRACE together, L1 and L1_SMALL together
     theirs: tuple[int, int]
@@ -212,7 +237,7 @@ class PhaseEnded(NamedTuple):
 class Viewed(NamedTuple):
     """The numbers that an allocator reports for one kind of memory; bytes in one bank."""
 
-    device: int
+    device: Device
     allocator: int
     kind: Kind
     banks: int
@@ -235,6 +260,7 @@ Event = Union[
     Described,
     Failed,
     ProgramRun,
+    WorkloadRun,
     ProgramCompiled,
     ProgramDestroyed,
     DeviceOpened,

@@ -42,6 +42,7 @@ class Pool(IntEnum):
     L1 = 1
     HOST = 2
     SYSTEM = 3  # L1 of ethernet and dispatch cores, outside the compute grid
+    PROGRAM = 4  # L1 that no allocator gives out: parts of programs, which take turns there, and firmware
 
     @property
     def label(self) -> str:
@@ -88,12 +89,21 @@ KIND_BY_LABEL: dict[str, Kind] = {kind.label: kind for kind in KINDS}
 _POOLS = {
     Kind.DRAM: Pool.DRAM,
     Kind.TRACE: Pool.DRAM,
+    Kind.L1: Pool.L1,
+    Kind.L1_SMALL: Pool.L1,
     Kind.HOST: Pool.HOST,
     Kind.FABRIC_KERNEL: Pool.SYSTEM,
     Kind.DISPATCH_KERNEL: Pool.SYSTEM,
 }
 # Indexed by kind: an Enum hashes its name in Python code, a list index costs nothing.
-POOL_OF: tuple[Pool, ...] = tuple(_POOLS.get(kind, Pool.L1) for kind in KINDS)
+POOL_OF: tuple[Pool, ...] = tuple(_POOLS.get(kind, Pool.PROGRAM) for kind in KINDS)
+KINDS_OF: tuple[tuple[Kind, ...], ...] = tuple(
+    tuple(kind for kind in KINDS if POOL_OF[kind] is pool) for pool in Pool
+)  # by pool
+WORKER_L1: tuple[Kind, ...] = tuple(kind for kind in KINDS if POOL_OF[kind] in (Pool.L1, Pool.PROGRAM))
+
+# Address spaces of buffers: trace lies in DRAM, small L1 and firmware in L1. An address is unique in its space.
+SPACE_OF: tuple[int, ...] = tuple(int(POOL_OF[kind]) if POOL_OF[kind] < Pool.SYSTEM else int(Pool.L1) for kind in KINDS)
 
 BREAKDOWN_POOLS: dict[BreakdownPool, tuple[Kind, ...]] = {
     BreakdownPool.DRAM: (Kind.DRAM, Kind.TRACE),

@@ -43,7 +43,7 @@ def programs_behind(allocations: Iterable[Allocation]) -> list[ProgramAtMoment]:
 def _compiled(
     holding: Holding, ident: int, origin: Origin, ring: int | None = None, metal_id: int | None = None
 ) -> ProgramCompiled:
-    return ProgramCompiled(holding.number, ident, ring or 0, metal_id or 0, origin.tag, origin.stack)
+    return ProgramCompiled(holding.device, ident, ring or 0, metal_id or 0, origin.tag, origin.stack)
 
 
 def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMoment] = ()) -> Ledger:
@@ -59,13 +59,14 @@ def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMo
         if not source.process.uncertain:
             for reason, count in process.uncertain.items():
                 ledger.apply(allocation.time, source, Uncertain(reason, count))
-        if holding.number not in source.holdings:
+        if holding.device not in source.holdings:
             kinds = sum(1 << kind for kind in holding.source.covered)
             ledger.apply(allocation.time, source, Sees(kinds, holding.source.trouble))
-            ledger.apply(allocation.time, source, DeviceOpened(holding.number, holding.chip.info))
+            for number, chip in zip(holding.numbers, holding.chips):
+                ledger.apply(allocation.time, source, DeviceOpened(number, chip.info))
         refs = allocation.refs or 1
         event = Allocated(
-            holding.number,
+            holding.device,
             allocation.kind,
             allocation.address,
             allocation.size,
@@ -78,6 +79,6 @@ def account_of(allocations: Iterable[Allocation], programs: Iterable[ProgramAtMo
     for holding, compiled in programs:
         process = holding.source.process
         source = ledger.source(process.seen, process.info, holding.source.name, holding.source.confidence)
-        if holding.number in source.holdings:  # else all its parts are on other chips
+        if holding.device in source.holdings:  # else all its parts are on other chips
             ledger.apply(process.seen, source, compiled)
     return ledger

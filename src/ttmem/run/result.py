@@ -93,7 +93,7 @@ def _left_earlier(left: Iterable[Allocation], count: int, size: int) -> tuple[in
 
 
 def _buffer(allocation: Allocation) -> Hashable:
-    """The buffer that an allocation is a part of: a buffer in lock step is an allocation on every chip of its mesh."""
+    """The buffer that an allocation is a part of."""
     extra = allocation.extra
     if extra is not None and extra.per_core:
         return allocation

@@ -27,7 +27,7 @@ from ttmem.ingest.sink import Sink
 from ttmem.ingest.sockets import TURN_SECONDS, EventSockets
 from ttmem.model.events import ChipFound, Event
 from ttmem.model.identity import ChipInfo
-from ttmem.model.kinds import Pool
+from ttmem.model.kinds import WORKER_L1, Pool
 from ttmem.model.printable import printable
 from ttmem.model.units import human
 from ttmem.recording.output_files import write_atomically
@@ -199,7 +199,7 @@ class Server:
         for chip in self.ledger.chips.values():
             allocations = sum(total.count for total in chip.kinds)
             if allocations:
-                dram, l1 = chip.pools[Pool.DRAM].used, chip.pools[Pool.L1].used
+                dram, l1 = chip.pools[Pool.DRAM].used, sum(chip.kinds[kind].used for kind in WORKER_L1)
                 lines.append(f"  {printable(chip.id)}:")
                 lines.append(f"    Buffers: {allocations}")
                 lines.append(f"    DRAM: {dram} bytes ({dram / 1024:g} KB)")

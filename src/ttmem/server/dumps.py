@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.allocations import Allocation
+from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import NOT_YET
 from ttmem.account.uncertainty import added
@@ -20,7 +21,6 @@ from ttmem.documents import snapshot as snap
 from ttmem.documents.dump import EVERYTHING, KERNELS, DumpBuilder, DumpFilter, kernels_text, remaining_text
 from ttmem.ingest.clock import Clock, rfc3339
 from ttmem.ingest.time_slices import SLICE_ALLOCATIONS, in_turns, pause
-from ttmem.model.kinds import KINDS, Kind
 from ttmem.server.request import sees
 from ttmem.wire.legacy_records import Type
 
@@ -37,7 +37,7 @@ class Capture(NamedTuple):
 
     time: float
     event: int  # number of the last event before it
-    tables: list[tuple[frozenset[Kind], list[Allocation]]]  # the kinds that count there, and the live allocations
+    tables: list[tuple[list[frozenset[Chip]], list[Allocation]]]  # by kind the chips it counts on; live allocations
     live: int
     anomalies: schema.Anomalies
     uncertain: list[schema.UncertainRow]
@@ -47,7 +47,7 @@ def capture(ledger: Ledger, time: float) -> Capture:
     """Capture the live allocations; takes some milliseconds for a million."""
     tables = []
     for holding in ledger.holdings():
-        counted = frozenset(kind for kind in KINDS if (leaf := holding.leaves[kind]) is not None and leaf.counts)
+        counted = [frozenset() if leaf is None else leaf.chips for leaf in holding.leaves]
         tables += [(counted, list(table.values())) for table in holding.tables() if table]
     live = sum(len(allocations) for _, allocations in tables)
     return Capture(time, ledger.seq, tables, live, snap.anomalies(ledger.anomalies), added(ledger.processes.values()))
@@ -141,8 +141,8 @@ class Dumps:
                 continue
             for start in range(0, len(allocations), SLICE_ALLOCATIONS):
                 for item in allocations[start : start + SLICE_ALLOCATIONS]:
-                    if item.kind in counted and item.born != NOT_YET:
-                        builder.add(item)
+                    if item.born != NOT_YET:
+                        builder.add(item, counted[item.kind])
                 done += min(SLICE_ALLOCATIONS, len(allocations) - start)
                 if done >= SLICE_ALLOCATIONS:
                     done = 0

@@ -13,7 +13,19 @@ from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.observer import Observable
 from ttmem.model.core_sets import format_ranges, ranges_of
-from ttmem.model.events import Allocated, Claimed, Described, DeviceOpened, Event, Freed, ProgramRun, Viewed
+from ttmem.model.events import (
+    Allocated,
+    Claimed,
+    Described,
+    Device,
+    DeviceOpened,
+    Event,
+    Freed,
+    ProgramRun,
+    Viewed,
+    WorkloadRun,
+    device_numbers,
+)
 from ttmem.model.stack_frames import line_of
 
 BACKLOG = 10_000  # events that wait for one reader
@@ -104,7 +116,7 @@ def event_json(time: float, source: Source | None, event: Event, allocation: All
         kind = allocation.kind if allocation is not None else event.kind
         extra = allocation.extra if allocation is not None else None
         out |= {
-            "device": event.device,
+            **_where(event.device),
             "chip": allocation.holding.chip.id if allocation is not None else None,
             "kind": kind.label if kind is not None else None,
             "id": hex(event.address),
@@ -114,18 +126,28 @@ def event_json(time: float, source: Source | None, event: Event, allocation: All
             "tag": extra.tag if extra is not None else None,
         }
     elif isinstance(event, Described):
-        out |= {"device": event.device, "kind": event.kind.label, "id": hex(event.address)}
+        out |= {**_where(event.device), "kind": event.kind.label, "id": hex(event.address)}
         out |= {"tag": event.extra.tag, "shape": event.extra.shape, "line": line_of(event.extra.stack)}
     elif isinstance(event, DeviceOpened):
         out |= {"device": event.device, "chip": event.chip.id}
     elif isinstance(event, ProgramRun):
         cores = format_ranges(ranges_of(event.cores))
-        out |= {"device": event.device, "program": event.program, "cores": cores}
+        out |= {**_where(event.device), "program": event.program, "cores": cores}
+    elif isinstance(event, WorkloadRun):
+        out |= {"workload": event.ident, "programs": len(event.runs)}
     elif isinstance(event, Claimed):
         out["claimed"] = event.pid
     else:
         plain = (int, str, tuple, type(None))
         out |= {name: value for name, value in event._asdict().items() if isinstance(value, plain)}
+        if "device" in out:
+            out |= _where(out["device"])
         if isinstance(event, Viewed):
             out["kind"] = event.kind.label
     return out
+
+
+def _where(device: Device) -> Item:
+    """The device, and all devices of a mesh, of which the first stands for the others."""
+    numbers = device_numbers(device)
+    return {"device": numbers[0], "devices": numbers} if len(numbers) > 1 else {"device": numbers[0]}

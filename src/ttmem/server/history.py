@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
+from ttmem.account.totals import Total
 from ttmem.documents.snapshot import memory, shown_chips
 from ttmem.model.kinds import KINDS, Kind
 
@@ -117,6 +118,7 @@ class History:
         when a process reports the chip's unique id.
         """
         values: dict[tuple[str, str], tuple[float, float]] = {}
+        highs: dict[Total, int] = {}  # chips share totals, and the highest value can be taken once
         there: set[str] = set()
         for chip in shown_chips(ledger):
             if chip.found:
@@ -124,8 +126,10 @@ class History:
             more = dict.fromkeys(KINDS, 0)  # requested since the last sample; at least as much was reserved
             for kind, total in zip(KINDS, chip.kinds):
                 if total.peak.value:
-                    used, high = values[chip.id, kind.label] = (total.used, total.take_high())
-                    more[kind] = high - used
+                    if total not in highs:
+                        highs[total] = total.take_high()
+                    values[chip.id, kind.label] = (total.used, highs[total])
+                    more[kind] = highs[total] - total.used
             for name, value, above in (
                 (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
                 (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation, Holding
-from ttmem.account.entities import Process
+from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.breakdown import contains, has_key
 from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
@@ -88,16 +88,24 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
     return found
 
 
-def holdings_filter(query: dict[str, str]) -> Callable[[Holding], bool]:
-    """A filter for the holdings that a request selects."""
+def chips_filter(query: dict[str, str]) -> Callable[[Holding], tuple[Chip, ...]]:
+    """A filter for the holdings that a request selects: on which of their chips it does."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = integer(query["device"], "device") if "device" in query else None
     pids = {integer(text, "pid") for text in query["pid"].split(",")} if "pid" in query else None
-    return lambda holding: (
-        (chips is None or holding.chip.id in chips)
-        and (device is None or holding.number == device)
-        and (pids is None or holding.source.process.info.pid in pids)
-    )
+
+    def wanted(holding: Holding) -> tuple[Chip, ...]:
+        if pids is not None and holding.source.process.info.pid not in pids:
+            return ()
+        if chips is None and device is None:
+            return holding.chips
+        return tuple(
+            chip
+            for number, chip in zip(holding.numbers, holding.chips)
+            if (chips is None or chip.id in chips) and (device is None or number == device)
+        )
+
+    return wanted
 
 
 def allocations_filter(query: dict[str, str], may_see: Viewer) -> Callable[[Allocation], bool]:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
+from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counts
+from ttmem.account.live_set import counted_chips
 from ttmem.analyze.breakdown import KEYS, Breakdown
 from ttmem.documents import snapshot as snap
 from ttmem.documents.dump import KERNELS_LISTED, LISTED, DumpFilter
@@ -52,31 +53,36 @@ class AllocationRoutes:
     async def _allocations(self, request: Request) -> Response:
         asked = request.query
         may_see = sees(request.user_id)
-        here, wanted = query.holdings_filter(asked), query.allocations_filter(asked, may_see)
+        here, wanted = query.chips_filter(asked), query.allocations_filter(asked, may_see)
         order = _SORTS.get(asked.get("sort", "size"))
         if order is None:
             raise HttpError(400, f"sort is one of {', '.join(_SORTS)}, not {asked['sort']!r}")
         limit = query.limit(asked)
         offset = query.integer(asked.get("offset", "0"), "offset")
         keep = min(limit + offset, 100_000)
-        best: list[tuple[tuple[int, int], int, Allocation]] = []
+        best: list[tuple[tuple[int, int], int, int, Allocation, Chip]] = []
         matched, sizes = 0, [0] * len(BreakdownPool)
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
-                if item.refs and wanted(item):
-                    matched += 1
-                    if counts(item):
-                        sizes[BREAKDOWN_POOL_OF[item.kind]] += item.counted
-                    entry = (order(item), item.born, item)
+                if not (item.refs and wanted(item)):
+                    continue
+                chips = here(item.holding)
+                matched += len(chips)
+                counted = counted_chips(item)
+                sizes[BREAKDOWN_POOL_OF[item.kind]] += item.counted * sum(chip in counted for chip in chips)
+                place = (order(item), item.born)
+                for index, chip in enumerate(chips):  # in the order of the mesh
                     if len(best) < keep:
-                        heapq.heappush(best, entry)
-                    elif best and entry[:2] > best[0][:2]:
-                        heapq.heapreplace(best, entry)
-        found = await in_turns(heapq.heappop(best)[2] for _ in range(len(best)))  # the last first
+                        heapq.heappush(best, (*place, -index, item, chip))
+                    elif best and (*place, -index) > best[0][:3]:
+                        heapq.heapreplace(best, (*place, -index, item, chip))
+                    else:
+                        break
+        found = await in_turns(heapq.heappop(best)[3:] for _ in range(len(best)))  # the last first
         found.reverse()
         page = await in_turns(
-            snap.allocation(item, see_tag=may_see(item.holding.source.process.info.user_id))
-            for item in found[offset : offset + limit]
+            snap.allocation(item, chip, see_tag=may_see(item.holding.source.process.info.user_id))
+            for item, chip in found[offset : offset + limit]
         )
         document: Allocations = {
             "schema": ALLOCATIONS_SCHEMA,
@@ -93,13 +99,13 @@ class AllocationRoutes:
         if by not in KEYS:
             raise HttpError(400, f"by is one of {', '.join(KEYS)}, not {by!r}")
         may_see = sees(request.user_id)
-        here, wanted = query.holdings_filter(asked), query.allocations_filter(asked, may_see)
+        here, wanted = query.chips_filter(asked), query.allocations_filter(asked, may_see)
         limit = query.limit(asked)
         breakdown = Breakdown(by, may_see)
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
                 if item.refs and wanted(item):
-                    breakdown.add(item)
+                    breakdown.add(item, here(item.holding))
         return json_response(breakdown.document(limit))
 
     async def _dump(self, request: Request) -> Response:

@@ -102,7 +102,11 @@ class NowRoutes:
                 if row["exited"] is not None:
                     tags = may_see(party.info.user_id)
                     detail = cast("schema.ProcessDetail", row)
-                    detail["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
+                    detail["largest"] = [
+                        snap.allocation(item, chip, see_tag=tags)
+                        for item in party.largest_left(20)
+                        for chip in item.holding.chips
+                    ][:20]
                 found.append(row)
         return json_response(_processes_document(found))
 
@@ -123,7 +127,8 @@ class NowRoutes:
             holder = found.holder
             shown = None
             if holder is not None:
-                shown = snap.allocation(holder, see_tag=may_see(holder.holding.source.process.info.user_id))
+                sees_tag = may_see(holder.holding.source.process.info.user_id)
+                shown = snap.allocation(holder, finder.chip, see_tag=sees_tag)
             out.append(
                 {
                     "chip": finder.chip.id,

@@ -213,12 +213,12 @@ def _of_l1(l1: L1Row) -> str:
     absent = sum(size - now for size, now in held if size is not None and now is not None)
     notes = []
     if absent > 0 and l1["at_once"] is not None:
-        total = l1["at_once"] + absent
-        highest = f" ({_peak(peak, total)})" if peak is not None else ""
-        notes.append(f"{human(total)}{highest} with all cached programs")
-    elif peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has the peak
-        over = l1["capacity"] is not None and peak > l1["capacity"]
-        notes.append(_peak(peak, l1["at_once"]) + (" with all cached programs" if over else ""))
+        notes.append(f"{human(l1['at_once'] + absent)} with all cached programs")
+    programs = any(size for size, _ in held)
+    if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has the peak
+        text = _peak(peak, (parts["l1"] or 0) + (parts["l1_small"] or 0))
+        if peak or not programs:
+            notes.append(f"buffers: {text}" if programs else text)
     return ", ".join([*notes, *_sizes(l1)])
 
 

@@ -23,7 +23,7 @@ _CHIPS_SHOWN = 8
 _CHIPS_CHARACTERS = 12  # characters of chip names that nearly always fit
 _SIZES: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
-_TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1")
+_TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK BUF")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
 MEANINGS = {
     "stale": "stale: in tt-metal's counters, of a process that is gone or cannot be seen from here; not counted.",

@@ -15,6 +15,7 @@ from ttmem.model.events import (
     ChipFound,
     Claimed,
     Described,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -100,6 +101,12 @@ def _ident(ident: int) -> tuple[bytes, int]:
     return (ident.to_bytes(native.IDENT_BYTES, "little"), native.IDENT) if ident else (b"", 0)
 
 
+def _number(device: Device) -> int:
+    """Records have one device; what is written about a mesh is written beside them."""
+    assert isinstance(device, int)
+    return device
+
+
 def _described(event: Described, stack: int | None = None) -> bytes:
     device, kind, address, extra, ident = event
     return _allocated(Allocated(device, kind, address, 0, 0, 0, extra, ident), stack, native.DESCRIBED)
@@ -107,7 +114,7 @@ def _described(event: Described, stack: int | None = None) -> bytes:
 
 def _compiled(event: ProgramCompiled, stack: int | None = None) -> bytes:
     words = cut_text(event.tag), cut_text(event.stack, MAX_LINES_BYTES) if stack is None else stack
-    return body_record(native.PROGRAM_COMPILED, event.device, json.dumps([*event[1:4], *words]).encode())
+    return body_record(native.PROGRAM_COMPILED, _number(event.device), json.dumps([*event[1:4], *words]).encode())
 
 
 def _failed(event: Failed, stack: int | None = None) -> bytes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF
+from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, WORKER_L1
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, percent, share
 from ttmem.show.process_table import in_turns
@@ -52,7 +52,7 @@ def _label(chip_ids: Sequence[str], names: Names, style: Style) -> str:
 
 def pool_of(kind: str) -> str | None:
     known = KIND_BY_LABEL.get(kind)
-    return None if known is None else POOL_OF[known].label
+    return None if known is None else "l1" if known in WORKER_L1 else POOL_OF[known].label
 
 
 def _row(row: Row, kinds: list[tuple[str, int]], pool: MainPool, chip: ChipRow | None, state: str, style: Style) -> Row:

@@ -94,7 +94,7 @@ def _memory(process: ProcessRow, names: Names) -> Iterator[Said]:
         silent = [chip_id for chip_id in process["holds"] if chip_id not in chip_ids]
         yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
     peaks = [
-        f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 {human(share['peak_l1'])}"
+        f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 buffers {human(share['peak_l1'])}"
         for share in shares[:_PEAKS_SHOWN]
         if share["peak_dram"] is not None or share["peak_l1"] is not None
     ]

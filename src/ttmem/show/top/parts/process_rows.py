@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF
+from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, WORKER_L1
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.process_table import in_turns, size_of, user_of
@@ -76,7 +76,7 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
         Column("dram", "DRAM", size, size, 0, right=True, down=True),
         Column("l1", "L1", size, size, 0, right=True, down=True),
         Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 7, right=True, down=True),
-        Column("peak_l1", "PEAK L1", max(8, size), max(8, size), 6, right=True, down=True),
+        Column("peak_l1", "PEAK BUF", max(8, size), max(8, size), 6, right=True, down=True),
         Column("cpu_percent", "CPU", 5, 6, 3, right=True, down=True),
         Column("rss", "HOST RAM", 9, max(9, size), 3, right=True, down=True),
         Column("age", "AGE", 7, 7, 4, right=True, down=True),
@@ -264,7 +264,7 @@ class ProcessRows:
         if entry.kind is not None:
             size = share["kinds"][entry.kind]
             kind = KIND_BY_LABEL.get(entry.kind)
-            pool = "" if kind is None else POOL_OF[kind].label
+            pool = "" if kind is None else "l1" if kind in WORKER_L1 else POOL_OF[kind].label
             label = f"{'':11}{self._style.clean(entry.kind)}" + ("" if pool in found else f" {self._size(size)}")
             found = {pool: size}
         spans.append((label, "" if entry.kind is None else "dim"))

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meshes in the ledger against the naive model, in which every chip has allocations and totals of its own."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.test_ledger_properties import (
+    ALLOCATORS,
+    LAW,
+    LESS,
+    OTHER_EVENTS,
+    PHASE_EVENTS,
+    PROGRAMS,
+    REFS,
+    RESERVED,
+    SOME_CORES,
+    ZERO,
+    Both,
+    Sample,
+    Step,
+    Stream,
+    Thin,
+)
+from ttmem.account.ledger import Ledger
+from ttmem.account.phases import phases_json
+from ttmem.account.state import Limits
+from ttmem.documents.peaks import peaks
+from ttmem.documents.snapshot import take_snapshot
+from ttmem.model import events as ev
+from ttmem.model.identity import ChipInfo, ProcessInfo
+from ttmem.model.kinds import Confidence, Kind, Pool
+from ttmem.recording.event_file import EventFileReader, EventFileWriter
+
+NUMBERS = range(4)
+ALL = (0, 1, 2, 3)
+# The mesh of all chips, its parts, one that overlaps them, the same chips in another order, and single chips.
+MESHES: tuple[Any, ...] = (ALL, (0, 1), (2, 3), (1, 2), (3, 2, 1, 0), 0, 1, 3)
+DEVICES = st.sampled_from([ALL, ALL, ALL, ALL, *MESHES])
+SINGLE = st.sampled_from([0, 1, 2, 3])
+SIZES = st.sampled_from([64, 64, 96, 128, 4096, 5000])
+ADDRESSES = st.sampled_from([0, 0x1000, 0x2000, 0x3000])
+IDENTS = st.sampled_from([0, 1, 2, 3, 4])
+KINDS_OF_BUFFERS = st.sampled_from([Kind.DRAM, Kind.DRAM, Kind.L1, Kind.L1, Kind.L1_SMALL, Kind.TRACE])
+KINDS_OF_PARTS = st.sampled_from([Kind.CB, Kind.CB, Kind.DFB, Kind.KERNEL, Kind.FABRIC_KERNEL])
+EXTRAS = st.builds(lambda reserved, allocator: ev.Extra(reserved, 0, allocator), RESERVED, ALLOCATORS)
+PART_EXTRAS = st.builds(lambda cores, shared: ev.Extra(None, cores, shared=shared), SOME_CORES, st.booleans())
+
+# Programs that are launched together: one for each chip, as in collective operations; one for each half; the same
+# workload after it was made anew.
+WORKLOADS = [
+    ev.WorkloadRun(1, tuple(ev.ProgramRun(number, 1, 0b11) for number in NUMBERS)),
+    ev.WorkloadRun(2, (ev.ProgramRun((0, 1), 1, 0b11), ev.ProgramRun((2, 3), 2, 0b110))),
+    ev.WorkloadRun(2, (ev.ProgramRun((0, 1), 2, 0b11), ev.ProgramRun((2, 3), 2, 0b110))),
+    ev.WorkloadRun(3, (ev.ProgramRun(ALL, 1, 0b110),)),
+]
+
+BUFFERS = st.one_of(
+    st.builds(ev.Allocated, DEVICES, KINDS_OF_BUFFERS, ADDRESSES, SIZES, ZERO, REFS, EXTRAS, IDENTS),
+    st.builds(ev.Allocated, DEVICES, KINDS_OF_BUFFERS, ADDRESSES, SIZES, ZERO, ZERO, EXTRAS, IDENTS),
+    st.builds(ev.Freed, DEVICES, KINDS_OF_BUFFERS, ADDRESSES, SIZES, ZERO, ALLOCATORS, ZERO, IDENTS),
+)
+PARTS = st.one_of(
+    st.builds(ev.Allocated, DEVICES, KINDS_OF_PARTS, ADDRESSES, SIZES, PROGRAMS, REFS, PART_EXTRAS, ZERO),
+    st.builds(ev.Freed, DEVICES, KINDS_OF_PARTS, ADDRESSES, SIZES, PROGRAMS, ZERO, SOME_CORES, ZERO),
+    st.builds(ev.ProgramRun, DEVICES, PROGRAMS, SOME_CORES),
+    st.builds(ev.ProgramRun, DEVICES, PROGRAMS, SOME_CORES),
+    st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
+    st.sampled_from(WORKLOADS),
+)
+CLOSING = st.builds(ev.DeviceClosed, DEVICES)
+# No two numbers of a process ever mean one chip.
+MOVING = SINGLE.flatmap(
+    lambda number: st.builds(
+        ev.DeviceOpened, st.just(number), st.sampled_from([ChipInfo(f"{name}{number}") for name in "AB"])
+    )
+)
+OTHERS = st.one_of(OTHER_EVENTS, CLOSING, CLOSING)
+THINNING = st.builds(Thin, st.integers(1, 9))
+SOURCES = ("agent", "agent", "agent", "client")
+
+
+def programs_of(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ("agent",)) -> st.SearchStrategy[Stream]:
+    step = st.builds(Step, st.sampled_from([0, 0, 0, 1, 2]), st.sampled_from(sources), st.booleans(), st.one_of(*acts))
+    return st.lists(step, min_size=5, max_size=60).map(lambda stream: [stream])
+
+
+def opened(stream: Stream) -> Stream:
+    """A process that opens a mesh says which chips it has; all processes share them."""
+    said = [(process, ev.DeviceOpened(n, ChipInfo(f"A{n}"))) for process in range(3) for n in NUMBERS]
+    return [[Step(process, "agent", False, event) for process, event in said], *stream]
+
+
+def follow(stream: Stream, limits: Limits = Limits(), *, residency: bool = True) -> Both:
+    both = Both(limits)
+    for _ in both.play(opened(stream)):
+        both.compare()
+        both.compare_phases()
+        both.compare_peaks()
+        if residency:
+            both.compare_residency()
+    both.sample()
+    both.compare_peaks()
+    both.compare_departed()
+    return both
+
+
+@LAW
+@given(programs_of(BUFFERS, BUFFERS, BUFFERS, OTHERS))
+def test_buffers(stream: Stream) -> None:
+    follow(stream)
+
+
+@LAW
+@given(programs_of(BUFFERS, PARTS, PARTS, PARTS, OTHERS))
+def test_programs(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, BUFFERS, PHASE_EVENTS, PHASE_EVENTS, PARTS, OTHERS))
+def test_phases(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, PHASE_EVENTS, OTHERS, sources=SOURCES))
+def test_two_sources(stream: Stream) -> None:
+    follow(stream)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, MOVING, PHASE_EVENTS, OTHERS, sources=SOURCES))
+def test_chips_that_turn_out_to_be_others(stream: Stream) -> None:
+    follow(stream, residency=False)
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, OTHERS, THINNING, st.just(Sample())))
+def test_thinning(stream: Stream) -> None:
+    both = follow(stream, Limits(dead_allocations=0))
+    while both.ledger.thin_dead_allocations(3):
+        pass
+    both.compare_peaks()
+    both.compare_departed()
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, OTHERS))
+def test_a_full_process(stream: Stream) -> None:
+    follow(stream, Limits(allocations_per_process=5))
+
+
+@LESS
+@given(programs_of(BUFFERS, BUFFERS, PARTS, PHASE_EVENTS, OTHERS, sources=SOURCES))
+def test_a_replayed_event_file_gives_the_same_account(stream: Stream) -> None:
+    """A mesh is written once; the programs of a workload are written one by one."""
+    file = io.BytesIO()
+    both = Both(journal=EventFileWriter(file))
+    for _ in both.play([[step._replace(late=False) for step in steps] for steps in opened(stream)]):
+        pass
+    file.seek(0)
+    again = Ledger()
+    EventFileReader(file).replay(again)
+    assert take_snapshot(again, time="", host="") == take_snapshot(both.ledger, time="", host="")
+    for one, other in zip(again.processes.values(), both.ledger.processes.values()):
+        assert phases_json(one) == phases_json(other)
+    for recent in (False, True):
+        assert peaks(again, recent=recent) == peaks(both.ledger, recent=recent)
+
+
+def test_opening_a_mesh_splits_nothing_and_a_part_splits_its_kind_only() -> None:
+    both = Both()
+    for step in opened([])[0]:
+        both.tell(step.process, step.source, False, step.act)  # type: ignore[arg-type]
+    both.tell(0, "agent", False, ev.Allocated(ALL, Kind.L1, 0x1000, 64))
+    both.tell(0, "agent", False, ev.Allocated(ALL, Kind.CB, 0x1000, 64, 1))
+    source = both.ledger.source(0.0, ProcessInfo(100, 0), "agent", Confidence.EXACT)
+    both.ledger.apply(9.0, source, ev.Audited((0, 1), 2, (0, 0), (0, 0), (9, 9), (1, 1)))
+    chips = [both.ledger.chips[f"A{number}"] for number in NUMBERS]
+
+    def totals(kind: Kind) -> int:
+        return len({chip.kinds[kind] for chip in chips})
+
+    assert [totals(Kind.L1), totals(Kind.CB)] == [1, 1]
+    for number in NUMBERS:
+        both.tell(0, "agent", False, ev.Allocated(number, Kind.CB, 0x2000, 64, 2))
+    assert [totals(Kind.L1), totals(Kind.CB)] == [1, 4]
+    assert len({chip.pools[Pool.L1] for chip in chips}) == 1
+    (holding,) = [holding for holding in both.ledger.holdings() if holding.device == ALL]
+    leaf = holding.leaves[Kind.L1]
+    assert leaf is not None
+    assert len(leaf.chain) == 4, "as many totals as on one chip"
+
+
+def test_a_launch_on_a_mesh_is_noted_once() -> None:
+    both = Both()
+    runs = tuple(ev.ProgramRun(number, number, 1) for number in NUMBERS)
+    for _ in range(10):
+        both.tell(0, "agent", False, ev.WorkloadRun(1, runs))
+        both.tell(0, "agent", False, ev.ProgramRun(ALL, 9, 1))
+    (source,) = {holding.source for holding in both.ledger.holdings()}
+    assert len(source.launches) == 2
+    both.compare_residency()
+
+
+def test_a_mesh_that_cannot_be() -> None:
+    both = Both()
+    source = both.ledger.source(0.0, ProcessInfo(7, 1), "agent", Confidence.EXACT)
+    for device in ((0, -1), (0, 0)):
+        assert both.ledger.apply(0.0, source, ev.Allocated(device, Kind.L1, 0x1000, 64)) is None
+    assert both.ledger.anomalies == {"rejected": 2}
+    # All chips of a mesh may be of another machine.
+    assert both.ledger.apply(0.0, source, ev.Allocated((), Kind.L1, 0x1000, 64)) is None
+    assert both.ledger.apply(0.0, source, ev.Freed((), Kind.L1, 0x1000)) is None
+    assert both.ledger.anomalies == {"rejected": 2}
+
+
+def on(device: Any, address: int, size: int, kind: Kind = Kind.DRAM) -> ev.Allocated:
+    return ev.Allocated(device, kind, address, size)
+
+
+def off(device: Any, address: int, kind: Kind = Kind.DRAM) -> ev.Freed:
+    return ev.Freed(device, kind, address)
+
+
+Told = tuple[int, str, Any]
+SPLITS: dict[str, list[Told]] = {
+    "what was freed after the peak is part of the peak of the copy": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 4096)), (0, "agent", off(ALL, 2)),
+        (0, "agent", on(0, 3, 64)),
+    ],
+    "what is freed after the split was part of both peaks": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 4096)), (0, "agent", off(ALL, 2)),
+        (0, "agent", on(0, 3, 64)), (0, "agent", off(ALL, 1)),
+    ],
+    "what a dead process held is part of the peak of the copy": [
+        (1, "agent", on(ALL, 1, 5000)), (1, "agent", on(ALL, 2, 4096)), (1, "agent", ev.ProcessExited()),
+        (0, "agent", on(ALL, 1, 64)), (0, "agent", on((0, 1), 3, 64)),
+    ],
+    "a dead process is thinned after the split": [
+        (1, "agent", on(ALL, 1, 5000)), (1, "agent", on(ALL, 2, 4096)), (1, "agent", ev.ProcessExited()),
+        (0, "agent", on(ALL, 1, 64)), (0, "agent", on((0, 1), 3, 64)), (0, "agent", Thin(1)), (0, "agent", Thin(9)),
+    ],
+    "a closed mesh is part of the peak of the copy": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", ev.DeviceClosed(ALL)), (0, "agent", on(3, 1, 64)),
+    ],
+    "the copy has the highest value since the last sample": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", off(ALL, 1)), (0, "agent", on(0, 3, 64)), (0, "agent", Sample()),
+    ],
+    "an open phase keeps its begin and its peak, and stays complete": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", ev.PhaseBegan(1, "prefill")), (0, "agent", on(ALL, 2, 4096)),
+        (0, "agent", off(ALL, 2)), (0, "agent", ev.PhaseBegan(2, "decode", 1)), (0, "agent", on(0, 3, 64)),
+        (0, "agent", off(0, 3)), (0, "agent", ev.PhaseEnded(2)), (0, "agent", ev.PhaseEnded(1)),
+    ],
+    "phases that ended keep what they were on all chips": [
+        (0, "agent", ev.PhaseBegan(1, "prefill")), (0, "agent", on(ALL, 2, 4096)), (0, "agent", ev.PhaseEnded(1)),
+        (0, "agent", on(0, 3, 64)), (0, "agent", ev.PhaseBegan(2, "prefill")), (0, "agent", off(0, 3)),
+        (0, "agent", ev.PhaseEnded(2)),
+    ],
+    "a stronger source takes over one chip of a mesh, and what it pushed out was part of the peak": [
+        (0, "client", on(ALL, 1, 5000)), (0, "client", on(ALL, 2, 4096)), (0, "agent", on(1, 1, 64)),
+        (0, "client", off(ALL, 1)),
+    ],
+    "one chip of a mesh turns out to be another": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 4096)), (0, "agent", off(ALL, 2)),
+        (0, "agent", ev.DeviceOpened(2, ChipInfo("B2"))), (0, "agent", on(ALL, 4, 128)),
+    ],
+    "the total of a resync": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(0, 3, 64)), (0, "agent", ev.ResyncBegin(2)),
+        (0, "agent", on(ALL, 7, 128)), (0, "agent", ev.ResyncEnd(2)),
+    ],
+    "peaks since a reset": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(ALL, 2, 64)), (0, "agent", off(ALL, 1)),
+        (0, "agent", ev.PeaksReset()), (0, "agent", on(ALL, 3, 128)), (0, "agent", off(ALL, 3)),
+        (0, "agent", on(0, 4, 64)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", SPLITS.values(), ids=SPLITS)
+def test_a_split(told: list[Told]) -> None:
+    for length in range(1, len(told) + 1):
+        steps = [Step(process, source, False, act) for process, source, act in told[:length]]
+        follow([steps], Limits(dead_allocations=0), residency=False)
