@@ -86,8 +86,8 @@ def _cost(report: Report, program: Path, rounds: int) -> None:
 
 
 def _instructions(report: Report, program: Path, folder: Path) -> None:
-    """Does not depend on how busy the machine is. Two runs of different length, so that the start cancels out."""
-    report.title("The agent: instructions an event, counted by callgrind on a library that does nothing")
+    """Instructions per event, independent of the load. Two runs of different length, so that the start cancels out."""
+    report.title("The agent: instructions per event, counted by callgrind on a library that does nothing")
     if shutil.which("valgrind") is None:
         report.figure("instructions", "-", "valgrind is not installed")
         return

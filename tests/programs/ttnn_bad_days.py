@@ -66,7 +66,7 @@ def idle_fork(report: Steps, cycles: int) -> None:
 
 
 def flood(report: Steps, cycles: int) -> None:
-    """More records than a ring holds, while the test lets nobody read; what was live before is gone after."""
+    """More records than a ring holds, while the test stops all readers; earlier allocations are freed after it."""
     device = open_one()
     kept = [new(device, memory, rows) for memory in (DRAM, L1) for rows in (64, 128, 256)]
     kept.append(ttnn.relu(kept[0]))
@@ -155,7 +155,7 @@ DAYS: dict[str, Callable[[Steps, int], None]] = {
 
 
 class Steps(Reporter):
-    """Knows whether somebody looks at the records one by one."""
+    """A reporter that knows whether the test reads its records one by one."""
 
     def __init__(self, report_fd: int | None, ack_fd: int | None) -> None:
         super().__init__(report_fd, ack_fd)

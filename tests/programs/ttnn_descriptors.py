@@ -26,7 +26,7 @@ CONFIGS = {
 }
 KERNELS = 5
 INDEXES = 32
-FIRST_INDEXES = (0, 17)  # few, for kernels are built anew for every other set of indexes
+FIRST_INDEXES = (0, 17)  # few, because kernels are rebuilt for every other set of indexes
 TILE_BYTES = 2048
 Rectangle = tuple[int, int, int, int]
 
@@ -164,7 +164,7 @@ class Programs:
         right, bottom = self.grid[0] - 1, self.grid[1] - 1
         cut = self.random.randint(0, right)
         areas = [[(0, 0, cut, bottom)]] + ([[(cut + 1, 0, right, bottom)]] if cut < right else [])
-        # Names are told apart by processor only: the same kernel may have another size on other cores.
+        # Names differ by processor only: the same kernel may have another size on other cores.
         made = [self.some_kernel(first, area, name) for area, name in zip(areas, self.names())]
         for processor in others:
             taken: list[Rectangle] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does what a test asks for, act by act: makes and frees buffers of any size, runs operations, opens the device anew.
+"""Executes the commands of a test: allocates and frees buffers of any size, runs operations, reopens the device.
 
 After each report it reads what to do next from the file command.json in its folder. A report has ttnn's error, if there
 was one, and the address of a buffer that was made.

@@ -139,7 +139,7 @@ class Show:
         yield "all gone", kept.clear
 
     def run_own(self, size: int) -> None:
-        # Each chip has such a program of its own, and of circular buffers inside tensors nothing is told then.
+        # Each chip has its own program, and circular buffers inside tensors are not reported then.
         inside = None if self.several else self.kept["pieces"]
         program = own_program(inside, size)
         base = ttnn._ttnn.reports.get_device_info(self.device).address_at_first_l1_cb_buffer

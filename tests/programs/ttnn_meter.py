@@ -35,7 +35,7 @@ def new(device: Any, memory: Any, side: int) -> Any:
 
 
 def random_(report: Reporter, meter: AgentMeter, options: argparse.Namespace) -> None:
-    """Everything ttnn can do, in small steps; now and then the peaks start anew."""
+    """Everything ttnn can do, in small steps; now and then the peaks are reset."""
     device = open_board(options)
     program = Program(device, options.seed, threads=THREADS, trace_region_size=0)
     dice = random.Random(options.seed)
@@ -55,7 +55,7 @@ def random_(report: Reporter, meter: AgentMeter, options: argparse.Namespace) ->
 
 
 def threads(report: Reporter, meter: AgentMeter, options: argparse.Namespace) -> None:
-    """Many threads hold their tensors at one moment that nobody reads the meters at."""
+    """Many threads hold their tensors at the same time, at which no thread reads the meters."""
     device = open_board(options)
     report(what="before", readings=rows(meter.read_and_reset()))
     together = threading.Barrier(THREADS)

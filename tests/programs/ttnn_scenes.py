@@ -26,7 +26,7 @@ def scene(function: Scene) -> Scene:
 
 
 class Stage:
-    """What is open, and how the audience is told."""
+    """The open meshes, and the reports to the test."""
 
     def __init__(self, report: Reporter) -> None:
         self._report = report
@@ -212,7 +212,7 @@ def out_of_memory(stage: Stage) -> None:
 
 @scene
 def opened_often(stage: Stage) -> None:
-    """As a test suite does that opens the device anew for each of its tests."""
+    """Like a test suite that reopens the device for each of its tests."""
     for _ in range(300):
         ttnn.close_mesh_device(ttnn.open_device(device_id=0))
     device = stage.open()

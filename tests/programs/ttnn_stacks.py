@@ -179,7 +179,7 @@ class Scenes:
                 pass
         note("ttnn.relu", ttnn.relu(self.make(10)))
 
-    # -- where nobody called ---------------------------------------------------------------------------------------
+    # -- without a Python caller -----------------------------------------------------------------------------------
 
     def uncalled(self) -> None:
         class Dying:
