@@ -577,7 +577,7 @@ def test_a_stock_program_that_believes_it_reports(folder: Path) -> None:
         killed = doctor("--json", "--root", str(root))
         (left,) = [one for one in json.loads(killed.stdout)["findings"] if one["looked_at"].endswith(str(path))]
         assert (left["check"], left["level"]) == ("shm-files", "warning")
-        assert f"2.0 MiB of processes that are dead (pid {program.pid})" in left["found"]
+        assert f"2.0 MiB of DRAM of processes that are dead (pid {program.pid})" in left["found"]
     finally:
         remove_statistics("n150", seed)
 
