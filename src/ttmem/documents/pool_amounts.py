@@ -52,15 +52,15 @@ def merged(one: Mapping[str, CountAndBytes], other: Mapping[str, CountAndBytes])
 
 
 def amounts_text(pools: Mapping[str, CountAndBytes], noun: str = "allocation") -> str:
-    """The amount of each pool, in one line.
+    """The amount of each pool, in one line. A pool that only a newer server knows has its label.
 
     >>> amounts_text({"dram": {"count": 3, "bytes": 2048}, "l1_buffers": {"count": 1, "bytes": 64}}, "buffer")
     '2.0 KiB of DRAM in 3 buffers, 64 B of L1 (sum over all cores) in 1 buffer'
     """
-    found = [
-        f"{human(amount['bytes'])} {_WORDS[pool]} in {amount['count']:,} {noun}{'s' * (amount['count'] != 1)}"
-        for pool, amount in pools.items()
-    ]
+    found = []
+    for pool, amount in pools.items():
+        counted = f"{amount['count']:,} {noun}{'s' * (amount['count'] != 1)}"
+        found.append(f"{human(amount['bytes'])} {_WORDS.get(pool, f'of {pool}')} in {counted}")
     return ", ".join(found) or "nothing"
 
 
