@@ -72,7 +72,7 @@ def _name(value: object) -> str:
 
 
 def paths(wanted: Any, apart: frozenset[Any] = frozenset(), where: str = "") -> Iterator[str]:
-    """Every key of a type, dotted: ``chips[].chip``; keys of an object by kind of memory are ``<kind>``.
+    """Every key of a type, dotted: ``chips[].chip``; keys of an object by kind or pool are ``<kind>`` or ``<pool>``.
 
     A row that is one of those ``apart`` is described elsewhere: its own keys are left out, here and in rows that
     extend it.
@@ -96,6 +96,6 @@ def paths(wanted: Any, apart: frozenset[Any] = frozenset(), where: str = "") -> 
     elif origin is list:
         yield from paths(arguments[0], apart, f"{where}[]")
     elif origin is dict and (where.endswith("kinds") or is_typeddict(arguments[1])):
-        yield from paths(arguments[1], apart, f"{where}.<kind>")
+        yield from paths(arguments[1], apart, f"{where}.<{'pool' if where.endswith('pools') else 'kind'}>")
     else:
         yield where

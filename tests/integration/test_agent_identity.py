@@ -142,7 +142,7 @@ def test_those_that_are_left_fail_a_run(bench: Bench) -> None:
     assert ran.code == LEAKED, ran.err
     sizes = [size for _, _, size in ran.records[-2]["per_core"]]
     assert len(sizes) == 5
-    assert f"verdict: tensors were left: 5, {human(sum(sizes))}\n" in ran.err
+    assert f"verdict: tensors were left: {human(sum(sizes))} of L1 (sum over all cores) in 5 buffers\n" in ran.err
     assert not any(ran.data["agent"].values())
     assert not any(ran.data["anomalies"].values())
 

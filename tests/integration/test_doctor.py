@@ -368,7 +368,11 @@ def test_many_small_allocations_are_summed(server_: Server, legacy: Callable[...
     client.query(0)
     said = only(look(snapshot.amounts, env=at(server_)))
     assert said.level == "ok"
-    assert "100 allocations of 24.0 KiB on average, 2.3 MiB together" in said.found
+    client.say(f"alloc 0 {MIB} 0 {BUFFER}")
+    client.query(0)
+    assert said.found.startswith("100 allocations: 2.3 MiB of L1 (sum over all cores). The server's log shows each by ")
+    both = only(look(snapshot.amounts, env=at(server_))).found
+    assert both.startswith("101 allocations: 1.0 MiB of DRAM, 2.3 MiB of L1 (sum over all cores). The server's log ")
 
 
 def test_losses(server_: Server) -> None:
@@ -573,7 +577,7 @@ def test_a_stock_program_that_believes_it_reports(folder: Path) -> None:
         killed = doctor("--json", "--root", str(root))
         (left,) = [one for one in json.loads(killed.stdout)["findings"] if one["looked_at"].endswith(str(path))]
         assert (left["check"], left["level"]) == ("shm-files", "warning")
-        assert f"2.0 MiB of processes that are dead (pid {program.pid})" in left["found"]
+        assert f"2.0 MiB of DRAM of processes that are dead (pid {program.pid})" in left["found"]
     finally:
         remove_statistics("n150", seed)
 

@@ -88,12 +88,21 @@ def data(server: Server, *arguments: str, code: int = 0) -> Any:
     return answer
 
 
+def pools(found: Any) -> dict[str, tuple[int, int]]:
+    """Allocations and bytes of each pool; the number of allocations must agree."""
+    amounts = {pool: (amount["count"], amount["bytes"]) for pool, amount in found["pools"].items()}
+    assert found["count"] == sum(count for count, _ in amounts.values())
+    return amounts
+
+
 def test_a_leak(server: Server, work: Work) -> None:
     worker = work()
     worker.tell(*(held(0x1000 * n, MIB, tag="ttnn.add") for n in range(1, 4)), held(0x9000, 512, "l1"))
     code, lines = leaks(server, "--older", "0")
     assert code == 3
-    assert lines[-1] == "verdict: leak: 2 groups, 3.0 MiB in 4 buffers"
+    assert lines[-1] == (
+        "verdict: leak: 2 groups, 3.0 MiB of DRAM in 3 buffers, 512 B of L1 (sum over all cores) in 1 buffer"
+    )
     (line,) = [line for line in lines if "ttnn.add" in line]
     assert f" {worker.pid} " in line
     assert "grows" not in line  # all at once
@@ -103,7 +112,8 @@ def test_a_leak(server: Server, work: Work) -> None:
         (worker.pid, "assumed:0", "l1", None, 1, 512),
     ]
     worker.tell(*(("deallocation", {"buffer_id": 0x1000 * n, "buffer_type": "dram"}) for n in range(1, 4)))
-    assert leaks(server, "--older", "0")[1][-1] == "verdict: leak: 1 group, 512 B in 1 buffer"
+    verdict = leaks(server, "--older", "0")[1][-1]
+    assert verdict == "verdict: leak: 1 group, 512 B of L1 (sum over all cores) in 1 buffer"
     worker.tell(("deallocation", {"buffer_id": 0x9000, "buffer_type": "l1"}))
     code, lines = leaks(server, "--older", "0")
     assert (code, lines[-1]) == (0, "verdict: no leak")
@@ -113,7 +123,7 @@ def test_young_allocations_are_counted_and_not_blamed(server: Server, work: Work
     work().tell(held(0x1000, MIB))
     code, lines = leaks(server, "--older", "2h")
     assert (code, lines[-1]) == (0, "verdict: no leak")
-    assert "young, held for less than 2.0 h: 1.0 MiB in 1 allocation" in lines
+    assert "young, held for less than 2.0 h: 1.0 MiB of DRAM in 1 allocation" in lines
     assert any(line.startswith("doubt: tracking began ") for line in lines)
     assert data(server)["older_s"] == 60
     assert data(server, "--older", "90s")["older_s"] == 90
@@ -133,11 +143,11 @@ def test_the_program_cache_traces_and_the_baseline_are_no_leaks(server: Server, 
         held(0x3000, 4096, "trace"),
     )
     found = data(server, "--older", "0")
-    assert found["verdict"] == {"leak": False, "groups": 0, "count": 0, "bytes": 0}
-    assert (found["system"]["count"], found["system"]["bytes"]) == (3, 14 * MIB + 57344 + 47104)
-    assert (found["program_cache"]["count"], found["program_cache"]["bytes"]) == (5, 2048 + 64 + 1024 + 512)
-    assert (found["program_cache"]["likely"]["count"], found["program_cache"]["likely"]["bytes"]) == (1, 512)
-    assert (found["trace"]["count"], found["trace"]["bytes"]) == (1, 4096)
+    assert found["verdict"] == {"leak": False, "groups": 0, "count": 0, "pools": {}}
+    assert pools(found["system"]) == {"dram": (1, 14 * MIB), "system": (2, 57344 + 47104)}
+    assert pools(found["program_cache"]) == {"l1_buffers": (1, 512), "programs": (4, 2048 + 64 + 1024)}
+    assert pools(found["program_cache"]["likely"]) == {"l1_buffers": (1, 512)}
+    assert pools(found["trace"]) == {"dram": (1, 4096)}
     code, lines = leaks(server, "--older", "0")
     assert (code, lines[-1]) == (0, "verdict: no leak")
     assert any("clear_program_cache()" in line for line in lines)
@@ -148,19 +158,22 @@ def test_a_holder_that_is_killed_leaks_nothing_any_more(server: Server, work: Wo
     victim, clean = work(), work()
     victim.tell(held(0x1000, 3 * MIB, tag="weights"), ("cb_allocation", {"size": 64, "cb_id": 1}))
     clean.tell(held(0x1000, 64), ("deallocation", {"buffer_id": 0x1000}))
-    assert data(server, "--older", "0", code=3)["verdict"]["bytes"] == 3 * MIB
+    assert pools(data(server, "--older", "0", code=3)["verdict"]) == {"dram": (1, 3 * MIB)}
     for worker in (victim, clean):
         worker.kill()
         wait_until(partial(server.has_exited, worker.pid), "the death")
     found = data(server, "--older", "0")
     (dead,) = found["dead_process"]
-    assert (dead["pid"], dead["count"], dead["bytes"]) == (victim.pid, 2, 3 * MIB + 64)
+    assert (dead["pid"], pools(dead)) == (victim.pid, {"dram": (1, 3 * MIB), "programs": (1, 64)})
     assert [item["tag"] for item in dead["largest"]] == ["weights", None]
     code, lines = leaks(server, "--older", "0")
     assert (code, lines[-1]) == (0, "verdict: no leak")
     (line,) = [line for line in lines if line.startswith("dead process: ")]
     assert f" {victim.pid} " in line
-    assert "holding 3.0 MiB in 2 allocations; freed at its exit" in line
+    assert (
+        "holding 3.0 MiB of DRAM in 1 allocation, 64 B of programs that take turns in L1 (sum over all cores) in 1 "
+        "allocation; freed at its exit"
+    ) in line
 
 
 def test_processes_and_chips_are_told_apart(server: Server, work: Work) -> None:
@@ -169,9 +182,12 @@ def test_processes_and_chips_are_told_apart(server: Server, work: Work) -> None:
     two.tell(held(0x1000, 200), held(0x1000, 50, device_id=1))
     both = data(server, "--older", "0", code=3)
     assert [(g["pid"], g["bytes"]) for g in both["leaks"]] == [(two.pid, 200), (one.pid, 100), (two.pid, 50)]
-    assert data(server, "--older", "0", "--pid", str(one.pid), code=3)["verdict"]["bytes"] == 100
-    assert data(server, "--older", "0", "--pid", f"{one.pid},{two.pid}", code=3)["verdict"]["bytes"] == 350
-    assert data(server, "--older", "0", "--chip", "assumed:1", code=3)["verdict"]["bytes"] == 50
+    for options, amount in (
+        (["--pid", str(one.pid)], (1, 100)),
+        (["--pid", f"{one.pid},{two.pid}"], (3, 350)),
+        (["--chip", "assumed:1"], (1, 50)),
+    ):
+        assert pools(data(server, "--older", "0", *options, code=3)["verdict"]) == {"dram": amount}
     assert data(server, "--older", "0", "--chip", "assumed:1", "--pid", str(one.pid))["verdict"]["leak"] is False
 
 
@@ -182,7 +198,7 @@ def test_losses_make_the_verdict_doubtful(server: Server, legacy: Callable[..., 
     code, lines = leaks(server, "--older", "0")
     assert code == 3
     assert lines[-2].startswith("doubt: 1 frees were of unreported allocations")
-    assert lines[-1] == "verdict: leak: 1 group, 4.0 KiB in 1 buffer"
+    assert lines[-1] == "verdict: leak: 1 group, 4.0 KiB of DRAM in 1 buffer"
 
 
 @pytest.mark.parametrize(

@@ -446,16 +446,20 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
     ] == f"ttmem run: exit 0 after {ran.data['duration_s']:.1f} s; {ran.data['events']} records, none lost; " + (
         "100 % complete"
     )
-    assert lines[3].split() == ["chip", ran.data["final"]["chips"][0]["chip"], "n150"]
+    assert lines[3] == f"n150 chip 0 (id {ran.data['final']['chips'][0]['chip']})"
     table = {line[2:24].rstrip(): line[24:].split() for line in lines[5:12]}
     assert list(table) == [
         *("DRAM buffers", "L1 buffers", "circular buffers", "dataflow buffers", "kernels"),
         *("DRAM taken", "L1 taken by buffers"),
     ]
     assert table["DRAM taken"][:4] == ["384.0", "KiB", "144.0", "KiB"]
-    left = sum(allocation["size"] for allocation in ran.data["left"] if not allocation["shared"])
-    assert f"left at the end: {human(left)} in 16 allocations" in lines
-    assert "  tensors: 168.0 KiB in 5 buffers, never freed; largest:" in lines
+    left = [allocation for allocation in ran.data["left"] if allocation["kind"] not in ("dram", "l1")]
+    programs = human(sum(allocation["size"] for allocation in left if not allocation["shared"]))
+    assert (
+        "left at the end: 128.0 KiB of DRAM in 2 allocations, 40.0 KiB of L1 (sum over all cores) in 3 allocations, "
+        f"{programs} of programs that take turns in L1 (sum over all cores) in {len(left)} allocations "
+        "tensors: 128.0 KiB of DRAM in 2 buffers, 40.0 KiB of L1 (sum over all cores) in 3 buffers; never freed"
+    ) in " ".join(ran.err.split())
     assert lines[-1] == "Anomalies: none"
 
 
@@ -490,7 +494,8 @@ def test_fail_on_leak(bench: Bench, ending: str, code: int) -> None:
     ran = bench.run("ttnn_endings", "--ending", ending, options=("--fail-on-leak", "--quiet"))
     assert ran.code == code
     leaked = ending not in ("freed", "cleared")
-    assert ran.err.count("verdict: tensors were left: 5, 168.0 KiB") == leaked
+    left = "128.0 KiB of DRAM in 2 buffers, 40.0 KiB of L1 (sum over all cores) in 3 buffers"
+    assert ran.err.count(f"verdict: tensors were left: {left}\n") == leaked
 
 
 KEEPING = """

@@ -57,7 +57,7 @@ def test_every_screen_of_a_server(server: Server) -> None:
         assert told(server, "leaks")[0] == 5
         code, leaks = told(server, "leaks", "--older", "0")
         assert code == 5
-        assert leaks.endswith(f"verdict: uncertain ({COUNTED}): leak: 1 group, 100 B in 1 buffer")
+        assert leaks.endswith(f"verdict: uncertain ({COUNTED}): leak: 1 group, 100 B of DRAM in 1 buffer")
         assert 'ttmem_uncertain_total{reason="replaced"} 143.0' in server.text("/metrics")
         doctor = subprocess.run(
             [*PATIENT_DOCTOR], env={**os.environ, "TTMEM_SOCKET": server.path}, capture_output=True, text=True
@@ -89,7 +89,7 @@ def test_a_run_exits_with_5(folder: Path, option: tuple[str, ...]) -> None:
     assert ran.code == 5, ran.err
     assert re.search(rf"^ttmem run: exit 0 after .*; uncertain: {COUNTED}$", ran.err, re.MULTILINE)
     assert "100 %" not in ran.err
-    assert f"left at the end: 100 B in 1 allocation (uncertain: {COUNTED})" in ran.err
+    assert f"left at the end: 100 B of DRAM in 1 allocation (uncertain: {COUNTED})" in ran.err
     assert f"verdict: the result is uncertain: the agent counted {COUNTED}" in ran.err
     assert ran.data["completeness"] is None
     assert {one["reason"]: one["count"] for one in ran.data["uncertain"]} == {"replaced": 143, "unknown_frees": 2}

@@ -21,10 +21,10 @@ FINE = RunResult(
     seen_completely=True,
     uncertain=[],
     reserved_peaks={Pool.DRAM: 100 * KIB, Pool.L1: 20 * KIB},
-    leaks=0,
-    leaked_bytes=0,
+    leaks={},
 )
-LEAKY = replace(FINE, leaks=3, leaked_bytes=6 * KIB)
+LEAKY = replace(FINE, leaks={"dram": {"count": 3, "bytes": 6 * KIB}, "l1_buffers": {"count": 1, "bytes": KIB}})
+LEFT = "verdict: tensors were left: 6.0 KiB of DRAM in 3 buffers, 1.0 KiB of L1 (sum over all cores) in 1 buffer"
 UNCERTAIN: list[UncertainRow] = [{"reason": "replaced", "count": 2}]
 EVERYTHING = Limits(no_leaks=True, dram_bytes=100 * KIB, l1_bytes=20 * KIB)
 
@@ -51,7 +51,7 @@ def test_one_byte_over_a_budget() -> None:
 
 
 def test_leaks_count_only_if_they_were_asked_about() -> None:
-    assert judge(LEAKY, Limits(no_leaks=True)) == (["verdict: tensors were left: 3, 6.0 KiB"], LEAKED)
+    assert judge(LEAKY, Limits(no_leaks=True)) == ([LEFT], LEAKED)
     assert judge(LEAKY, Limits(l1_bytes=KIB * KIB)) == ([], 0)
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_was_not_seen() -> None:
 def test_an_uncertain_result_comes_before_everything_that_was_found() -> None:
     lines, code = judge(replace(LEAKY, uncertain=UNCERTAIN), EVERYTHING)
     assert lines == [
-        "verdict: tensors were left: 3, 6.0 KiB",
+        LEFT,
         "verdict: the result is uncertain: the agent counted replaced 2",
     ]
     assert code == NOT_SEEN

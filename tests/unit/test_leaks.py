@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.schema_conformance import problems
 from tests.support import StoppedClock, api_over
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.state import Limits
 from ttmem.documents import leaks
 from ttmem.documents.leaks import LISTED, LeakFinder
+from ttmem.model import schema
 from ttmem.model.events import (
     Allocated,
     DeviceOpened,
@@ -82,21 +84,34 @@ def totals(found: Any) -> tuple[int, int]:
     return found["count"], found["bytes"]
 
 
+def pools(**amounts: tuple[int, int]) -> Any:
+    """What a document has on allocations: their number, and number and bytes for each pool."""
+    return {
+        "count": sum(count for count, _ in amounts.values()),
+        "pools": {pool: {"count": count, "bytes": size} for pool, (count, size) in amounts.items()},
+    }
+
+
+def in_pools(found: Any) -> Any:
+    """The same part of a row that has more."""
+    return {key: found[key] for key in ("count", "pools")}
+
+
 def test_nothing(scene: Scene) -> None:
     found = scene.find()
-    nothing = {"count": 0, "bytes": 0, "oldest_s": None, "youngest_s": None}
+    nothing = {**pools(), "oldest_s": None, "youngest_s": None}
     assert found == {
         "schema": "ttmem.leaks/1",
         "time": "now",
         "since": "then",
         "tracked_s": 1000.0,
         "older_s": 60,
-        "verdict": {"leak": False, "groups": 0, "count": 0, "bytes": 0},
+        "verdict": {"leak": False, "groups": 0, **pools()},
         "losses": {"dropped": 0, "unknown_free": 0},
         "uncertain": [],
         "doubts": ["no process has reported anything yet"],
         "leaks": [],
-        "left_out": {"groups": 0, "count": 0, "bytes": 0},
+        "left_out": {"groups": 0, **pools()},
         "young": nothing,
         "program_cache": {**nothing, "likely": nothing},
         "trace": nothing,
@@ -124,11 +139,11 @@ def test_age_decides_between_leak_and_young(scene: Scene) -> None:
     scene.tell(source, 59.5, buffer(0x2000, 10))
     scene.tell(source, -5, buffer(0x3000, 1))  # allocated while the answer was gathered
     found = scene.find()
-    assert found["verdict"] == {"leak": True, "groups": 1, "count": 1, "bytes": 100}
+    assert found["verdict"] == {"leak": True, "groups": 1, **pools(dram=(1, 100))}
     assert (found["leaks"][0]["oldest_s"], found["leaks"][0]["youngest_s"]) == (60.0, 60.0)
-    assert found["young"] == {"count": 2, "bytes": 11, "oldest_s": 59.5, "youngest_s": 0.0}
+    assert found["young"] == {**pools(dram=(2, 11)), "oldest_s": 59.5, "youngest_s": 0.0}
     assert scene.find(older=61)["verdict"]["leak"] is False
-    assert totals(scene.find(older=0)["verdict"]) == (3, 111)
+    assert in_pools(scene.find(older=0)["verdict"]) == pools(dram=(3, 111))
 
 
 def test_what_the_cache_a_trace_or_the_runtime_holds_is_no_leak(scene: Scene) -> None:
@@ -139,20 +154,23 @@ def test_what_the_cache_a_trace_or_the_runtime_holds_is_no_leak(scene: Scene) ->
     scene.tell(source, 200, buffer(0x4000, 1000, Kind.TRACE))
     found = scene.find()
     assert found["verdict"]["leak"] is False
-    assert found["system"] == {"count": 2, "bytes": 11, "oldest_s": 500.0, "youngest_s": 500.0}
-    assert totals(found["program_cache"]) == (4, 150)
+    assert found["system"] == {**pools(dram=(1, 5), system=(1, 6)), "oldest_s": 500.0, "youngest_s": 500.0}
+    assert in_pools(found["program_cache"]) == pools(dram=(1, 40), l1_buffers=(1, 80), programs=(2, 30))
     assert (found["program_cache"]["oldest_s"], found["program_cache"]["youngest_s"]) == (400.0, 300.0)
-    assert totals(found["program_cache"]["likely"]) == (1, 80)
-    assert totals(found["trace"]) == (1, 1000)
+    assert in_pools(found["program_cache"]["likely"]) == pools(l1_buffers=(1, 80))
+    assert in_pools(found["trace"]) == pools(dram=(1, 1000))
+    assert problems(found, schema.Leaks) == []
     assert leaks_text(found).splitlines()[2:] == [
         "leak: nothing",
         "young, held for less than 60 s: nothing",
-        "program cache: 150 B in 4 allocations, oldest 6 min; device.clear_program_cache() frees it, "
-        "device.disable_and_clear_program_cache() permanently",
-        "  of these, likely held by the cache: 80 B in 1 allocation",
-        "trace: 1000 B in 1 allocation, oldest 3 min; allocated at capture, not at replay; "
+        "program cache: 40 B of DRAM in 1 allocation, 80 B of L1 (sum over all cores) in 1 allocation, "
+        "30 B of programs that take turns in L1 (sum over all cores) in 2 allocations, oldest 6 min; "
+        "device.clear_program_cache() frees it, device.disable_and_clear_program_cache() permanently",
+        "  of these, likely held by the cache: 80 B of L1 (sum over all cores) in 1 allocation",
+        "trace: 1000 B of DRAM in 1 allocation, oldest 3 min; allocated at capture, not at replay; "
         "ttnn.release_trace() frees it",
-        "system: 11 B in 2 allocations, oldest 8 min; the runtime's own while a device is open",
+        "system: 5 B of DRAM in 1 allocation, 6 B of the runtime's own L1 (sum over all cores) in 1 allocation, "
+        "oldest 8 min; the runtime's own while a device is open",
         "dead processes: none held anything when it exited",
         "",
         "verdict: no leak",
@@ -166,11 +184,11 @@ def test_what_is_freed_or_set_aside_does_not_count_and_what_is_shared_adds_nothi
     scene.tell(scene.process(source="agent"), 450, buffer(0x1000, 128))  # believed about DRAM from now on
     found = scene.find()
     assert [(group["kind"], *totals(group)) for group in found["leaks"]] == [("l1", 1, 400), ("dram", 1, 128)]
-    assert totals(found["program_cache"]) == (1, 0)
+    assert in_pools(found["program_cache"]) == pools(programs=(1, 0))
     finder, (*_, allocation) = LeakFinder(NOW), scene.ledger.allocations()
     scene.tell(scene.process(source="agent"), 0, Freed(0, Kind.DRAM, 0x1000))
     finder.add(allocation)
-    assert totals(finder.result(scene.ledger, time="", since="", tracked=NOW)["verdict"]) == (0, 0)
+    assert in_pools(finder.result(scene.ledger, time="", since="", tracked=NOW)["verdict"]) == pools()
 
 
 def test_leaks_are_grouped_by_process_chip_kind_and_tag_or_size(scene: Scene) -> None:
@@ -241,7 +259,7 @@ def test_growth_needs_births_all_the_while(scene: Scene, births: list[float], gr
 
 def test_the_dead_are_told_of_and_not_blamed(scene: Scene) -> None:
     killed, clean = scene.process(7), scene.process(8)
-    scene.tell(killed, 900, buffer(0x1000, 4096, tag="weights"), buffer(0x2000, 10, device=1))
+    scene.tell(killed, 900, buffer(0x1000, 4096, tag="weights"), buffer(0x2000, 10, Kind.L1, device=1))
     scene.tell(scene.process(7, source="agent"), 800, buffer(0x1000, 5000))
     scene.tell(clean, 900, buffer(0x1000, 4096), Freed(0, Kind.DRAM, 0x1000))
     scene.tell(clean, 200, ProcessExited())
@@ -249,14 +267,15 @@ def test_the_dead_are_told_of_and_not_blamed(scene: Scene) -> None:
     found = scene.find()
     assert found["verdict"]["leak"] is False
     (dead,) = found["dead_process"]
-    assert (dead["pid"], dead["name"], dead["exited"], dead["ago_s"], *totals(dead)) == (
-        *(7, "python", NOW - 150, 150.0),
-        *(2, 5010),
-    )
+    assert (dead["pid"], dead["name"], dead["exited"], dead["ago_s"]) == (7, "python", NOW - 150, 150.0)
+    assert in_pools(dead) == pools(dram=(1, 5000), l1_buffers=(1, 10))
     assert [(item["size"], item["counted"]) for item in dead["largest"]] == [(5000, True), (10, True)]
-    line = "dead process: 7 python died 2 min ago, holding 4.9 KiB in 2 allocations; freed at its exit"
+    line = (
+        "dead process: 7 python died 2 min ago, holding 4.9 KiB of DRAM in 1 allocation, "
+        "10 B of L1 (sum over all cores) in 1 allocation; freed at its exit"
+    )
     assert line in leaks_text(found).splitlines()
-    assert [totals(one) for one in scene.find(chip="assumed:1")["dead_process"]] == [(1, 10)]
+    assert [in_pools(one) for one in scene.find(chip="assumed:1")["dead_process"]] == [pools(l1_buffers=(1, 10))]
     assert scene.find(pids=frozenset({8}))["dead_process"] == []
 
 
@@ -290,29 +309,31 @@ def test_the_text_of_leaks(scene: Scene) -> None:
     assert leaks_text(scene.find()).splitlines() == [
         "tracking since then, for 16 min",
         "",
-        "leak: 12.5 MiB in 4 buffers, held for 60 s or longer by living processes",
+        "leak: 12.0 MiB of DRAM in 3 buffers, 512.0 KiB of L1 (sum over all cores) in 1 buffer, held for 60 s or "
+        "longer by living processes",
         "       bytes     count   oldest youngest  kind  process              chip, what",
         "    12.0 MiB         3   15 min    100 s  dram  42 python            chip assumed:0, ttnn.add, grows",
         "   512.0 KiB         1    5 min    5 min  l1    42 python            chip assumed:0, 512.0 KiB each",
-        "young, held for less than 60 s: 1.0 KiB in 1 allocation",
+        "young, held for less than 60 s: 1.0 KiB of DRAM in 1 allocation",
         "program cache: nothing",
         "trace: nothing",
         "system: nothing",
         "dead processes: none held anything when it exited",
         "",
-        "verdict: leak: 2 groups, 12.5 MiB in 4 buffers",
+        "verdict: leak: 2 groups, 12.0 MiB of DRAM in 3 buffers, 512.0 KiB of L1 (sum over all cores) in 1 buffer",
     ]
 
 
 def test_one_of_each_is_singular(scene: Scene) -> None:
     scene.tell(scene.process(), 100, buffer(0x1000, KIB))
-    assert leaks_text(scene.find()).splitlines()[-1] == "verdict: leak: 1 group, 1.0 KiB in 1 buffer"
+    assert leaks_text(scene.find()).splitlines()[-1] == "verdict: leak: 1 group, 1.0 KiB of DRAM in 1 buffer"
 
 
 def test_a_tag_cannot_write_a_verdict(scene: Scene) -> None:
     scene.tell(scene.process(), 100, buffer(0x1000, KIB, tag="a\nverdict: no leak\x1b[2J"))
     lines = leaks_text(scene.find()).splitlines()
-    assert [line for line in lines if line.startswith("verdict")] == ["verdict: leak: 1 group, 1.0 KiB in 1 buffer"]
+    verdicts = [line for line in lines if line.startswith("verdict")]
+    assert verdicts == ["verdict: leak: 1 group, 1.0 KiB of DRAM in 1 buffer"]
     assert "\x1b" not in "".join(lines)
 
 
@@ -322,19 +343,33 @@ def test_the_largest_groups_are_listed_and_the_rest_is_counted(scene: Scene) -> 
     found = scene.find()
     assert found["verdict"]["groups"] == count
     assert [group["size"] for group in found["leaks"]] == list(range(count, 7, -1))
-    assert found["left_out"] == {"groups": 7, "count": 7, "bytes": sum(range(1, 8))}
+    assert found["left_out"] == {"groups": 7, **pools(dram=(7, sum(range(1, 8))))}
     lines = leaks_text(found).splitlines()
     more = next(line for line in lines if "more groups" in line)
     size = human(sum(range(1, count - 19)))
-    assert more == f"  and {count - 20:,} more groups, {size} in {count - 20:,} buffers"
+    assert more == f"  and {count - 20:,} more groups, {size} of DRAM in {count - 20:,} buffers"
     assert len([line for line in lines if line.endswith(" each")]) == 20
+
+
+def test_groups_that_are_not_shown_are_summed_up_by_pool(scene: Scene) -> None:
+    """Those that the document lists, and those that it leaves out."""
+    source, count = scene.process(), LISTED + 2
+    scene.tell(source, 100, *(buffer(0x1000 * size, 1000 + size) for size in range(1, count + 1)))
+    scene.tell(source, 100, buffer(0x100, 900, Kind.L1), buffer(0x200, 1500, Kind.L1), buffer(0x300, 8, Kind.HOST))
+    found = scene.find()
+    assert found["left_out"] == {"groups": 5, **pools(dram=(3, 3006), l1_buffers=(1, 900), host=(1, 8))}
+    size = human(sum(range(1001, 1001 + count)) - sum(range(1001 + count - 20, 1001 + count)))
+    assert next(line for line in leaks_text(found).splitlines() if "more groups" in line) == (
+        f"  and {count - 17:,} more groups, {size} of DRAM in {count - 20} buffers, "
+        "2.3 KiB of L1 (sum over all cores) in 2 buffers, 8 B of host memory in 1 buffer"
+    )
 
 
 def test_groups_beyond_the_cap_are_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "_MAX_GROUPS", 3)
     scene.tell(scene.process(), 100, *(buffer(0x1000 + n, size) for n, size in enumerate((1, 2, 3, 4, 5, 3))))
     found = scene.find()
-    assert found["verdict"] == {"leak": True, "groups": 4, "count": 6, "bytes": 18}
+    assert found["verdict"] == {"leak": True, "groups": 4, **pools(dram=(6, 18))}
     assert [(group["size"], *totals(group)) for group in found["leaks"]] == [
         (None, 2, 9), (3, 2, 6), (2, 1, 2), (1, 1, 1),
     ]  # fmt: skip
@@ -357,7 +392,7 @@ def test_doubts(scene: Scene) -> None:
     lines = leaks_text(found).splitlines()
     assert lines[-5:] == [
         *(f"doubt: {doubt}" for doubt in found["doubts"]),
-        "verdict: leak: 2 groups, 20 B in 2 buffers",
+        "verdict: leak: 2 groups, 20 B of DRAM in 2 buffers",
     ]
     assert scene.find(pids=frozenset({2}))["losses"] == {"dropped": 0, "unknown_free": 0}
     assert scene.find(pids=frozenset({2}))["doubts"] == ["no kernels: this wheel hides them"]

@@ -292,13 +292,14 @@ def test_counters_of_the_dead(folder: Path) -> None:
     laid_out.process(4711, holds=[0], maps=mapping(path))
     said = only(look(memory.shm_files, folder))
     assert said.level == "warning"
-    assert "2.0 MiB of processes that are dead (pid 4712)" in said.found
+    sizes = "1.0 MiB of DRAM, 1.0 MiB of L1 (sum over all cores)"
+    assert said.found == f"{sizes} of processes that are dead (pid 4712) are still in it"
     assert "rm /dev/shm/tt_device_880001_memory" in (said.todo or "")
 
 
 def test_a_slot_of_the_dead_that_outlived_the_totals(folder: Path) -> None:
     machines.n150(folder).shm_file(880001, content(slot(4712, 2 << 20), totals=(0, 0, 0, 0, 0)))
-    assert "2.0 MiB of processes that are dead (pid 4712)" in only(look(memory.shm_files, folder)).found
+    assert "2.0 MiB of DRAM of processes that are dead (pid 4712)" in only(look(memory.shm_files, folder)).found
 
 
 def test_what_one_job_left_on_many_chips_is_one_finding(folder: Path) -> None:
@@ -307,9 +308,9 @@ def test_what_one_job_left_on_many_chips_is_one_finding(folder: Path) -> None:
         laid_out.shm_file(880001 + chip_id, content(slot(4712, 1 << 20)))
     laid_out.shm_file(880009, content(slot(4713, 1 << 20)))
     first, second = look(memory.shm_files, folder)
-    assert first.found == "4.0 MiB of processes that are dead (pid 4712) are still in these 4 files"
+    assert first.found == "4.0 MiB of DRAM of processes that are dead (pid 4712) are still in these 4 files"
     assert "880001" in first.looked_at
-    assert second.found == "1.0 MiB of processes that are dead (pid 4713) are still in it"
+    assert second.found == "1.0 MiB of DRAM of processes that are dead (pid 4713) are still in it"
 
 
 def test_counters_with_no_slot_left(folder: Path) -> None:
@@ -326,7 +327,7 @@ def test_counters_with_no_slot_left(folder: Path) -> None:
 def test_a_total_beyond_all_slots(folder: Path) -> None:
     machines.n150(folder).shm_file(880001, content(totals=(1 << 20,)))
     said = only(look(memory.shm_files, folder))
-    assert said.found == "1.0 MiB of processes that are dead, or that have no slot there, are still in it"
+    assert said.found == "1.0 MiB of DRAM of processes that are dead, or that have no slot there, are still in it"
 
 
 def test_counters_of_who_cannot_be_seen_from_a_container(folder: Path) -> None:

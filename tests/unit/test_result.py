@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -35,6 +35,7 @@ from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind, Pool
 from ttmem.recording.moment import ProgramAtMoment, account_of
 from ttmem.run import result
 from ttmem.run import session as collect
+from ttmem.run.agent_listener import AgentListener
 from ttmem.run.launch import Ended
 from ttmem.run.result import RunResult, result_of
 from ttmem.run.session import Session
@@ -127,7 +128,7 @@ def test_leaks_are_tensors_only(told: Story) -> None:
     report = told.report()
     left = report.document["left"]
     assert [(row["kind"], row["size"]) for row in left if row["cause"] == LEAK] == [("dram", 16 * KIB)]
-    assert (report.leaks, report.leaked_bytes) == (1, 16 * KIB)
+    assert report.leaks == {"dram": {"count": 1, "bytes": 16 * KIB}}
     assert [row["size"] // KIB for row in left] == [16, 8, 4, 1]
 
 
@@ -254,11 +255,14 @@ def test_the_summary(told: Story) -> None:
         "        SIZE  COUNT  OPERATION",
         "     8.0 KiB      1  ttnn.add",
         "",
-        "left at the end: 29.0 KiB in 4 allocations",
-        "  tensors: 16.0 KiB in 1 buffer, never freed; largest:",
+        "left at the end: 16.0 KiB of DRAM in 1 allocation, 1.0 KiB of L1 (sum over all cores) in 1",
+        "    allocation, 12.0 KiB of programs that take turns in L1 (sum over all cores) in 2 allocations",
+        "  tensors: 16.0 KiB of DRAM in 1 buffer; never freed; largest:",
         "      16.0 KiB  DRAM buffer      0x8000",
-        "  program cache: 12.0 KiB in 2 allocations; clear_program_cache() frees them",
-        "  program cache, likely: 1.0 KiB in 1 allocation; clear_program_cache() frees them",
+        "  program cache: 12.0 KiB of programs that take turns in L1 (sum over all cores) in 2 allocations;",
+        "      clear_program_cache() frees them",
+        "  program cache, likely: 1.0 KiB of L1 (sum over all cores) in 1 allocation; clear_program_cache()",
+        "      frees them",
         "",
         "Anomalies: none",
     ]
@@ -293,9 +297,9 @@ def test_many_tensors_are_cut_short(story: Story) -> None:
     story.tell(source, 1, *(buffer(Kind.DRAM, 0x1000 * number, number) for number in range(1, 9)))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    at = lines.index("  tensors: 36.0 KiB in 8 buffers, never freed; largest:")
+    at = lines.index("  tensors: 36.0 KiB of DRAM in 8 buffers; never freed; largest:")
     assert [line.split()[0] for line in lines[at + 1 : at + 6]] == ["8.0", "7.0", "6.0", "5.0", "4.0"]
-    assert lines[at + 6] == "    and 3 more, 6.0 KiB"
+    assert lines[at + 6] == "    and 6.0 KiB of DRAM in 3 more buffers"
 
 
 def test_what_leaks_in_a_loop_is_one_line(story: Story) -> None:
@@ -304,7 +308,7 @@ def test_what_leaks_in_a_loop_is_one_line(story: Story) -> None:
     story.tell(source, 2, buffer(Kind.DRAM, 0xA00000, 9, "ttnn.zeros"))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    at = lines.index("  tensors: 1009.0 KiB in 501 buffers, never freed; largest:")
+    at = lines.index("  tensors: 1009.0 KiB of DRAM in 501 buffers; never freed; largest:")
     assert lines[at + 1 : at + 4] == [
         "    1000.0 KiB  DRAM buffer      500 x      ttnn.add",
         "       9.0 KiB  DRAM buffer      0xa00000   ttnn.zeros",
@@ -327,8 +331,37 @@ def test_what_lies_inside_a_tensor_is_not_added(story: Story) -> None:
     story.tell(source, 1, buffer(Kind.L1, 0x1000, 10), part(Kind.CB, 3, 10, shared=True))
     story.ends(source)
     report = story.report()
-    assert "left at the end: 10.0 KiB in 2 allocations" in render(report.document)
+    text = " ".join(render(report.document).split())
+    assert (
+        "left at the end: 10.0 KiB of L1 (sum over all cores) in 1 allocation, 0 B of programs that take turns in L1 "
+        "(sum over all cores) in 1 allocation tensors: "
+    ) in text
     assert report.document["final"]["chips"][0]["memory"]["l1"]["cb"]["held"] == 0
+
+
+def test_what_was_left_at_an_earlier_closing_of_a_device(story: Story) -> None:
+    """It is counted by pool, without what was left at the last closing, which is listed."""
+    source = story.process(1)
+    listener = AgentListener(source, cast(Any, None), story.collector.keep_left)
+    story.collector.agents.append(listener)
+    first = [(Kind.DRAM, 0x1000, 4), (Kind.L1, 0x2000, 2), (Kind.L1, 0x3000, 1)]
+    for held in (first, [(Kind.DRAM, 0x1000, 8)]):
+        story.tell(source, 1, *(buffer(kind, address, kib) for kind, address, kib in held))
+        listener.closing()
+        for kind, address, kib in held:
+            story.tell(source, 2, Freed(0, kind, address, 0, 0, 1))
+            listener.freed_by_close(kind, kib * KIB)
+    report = story.report()
+    assert problems(report.document, schema.Run) == []
+    l1 = {"count": 2, "bytes": 3 * KIB}
+    pools = {"dram": {"count": 1, "bytes": 4 * KIB}, "l1_buffers": l1}
+    assert report.document["left_earlier"] == {"tensors": 3, "pools": pools}
+    assert report.leaks == {"dram": {"count": 2, "bytes": 12 * KIB}, "l1_buffers": l1}
+    text = " ".join(render(report.document).split())
+    assert (
+        "left when devices were closed before that: 4.0 KiB of DRAM in 1 tensor, 3.0 KiB of L1 (sum over all cores) in "
+        "2 tensors left at the end: 8.0 KiB of DRAM in 1 allocation "
+    ) in text
 
 
 def test_nothing_left(story: Story) -> None:
@@ -337,7 +370,7 @@ def test_nothing_left(story: Story) -> None:
     story.ends(source)
     report = story.report()
     assert "left at the end: nothing" in render(report.document).splitlines()
-    assert (report.leaks, report.document["left"], report.document["final"]["chips"]) == (0, [], [])
+    assert (report.leaks, report.document["left"], report.document["final"]["chips"]) == ({}, [], [])
 
 
 def test_no_device(story: Story) -> None:
@@ -394,7 +427,7 @@ def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> N
     assert "what was live at the peak of the buffers, after 2.00 s, by operation:" in lines
     at = lines.index("  DRAM: 3.0 MiB in 64 allocations, sum over 32 chips")
     assert lines[at + 2].split() == ["2.0", "MiB", "32", "32", "ttnn.ones"]
-    at = lines.index("  tensors: 3.0 MiB in 64 buffers, never freed; largest:")
+    at = lines.index("  tensors: 3.0 MiB of DRAM in 64 buffers; never freed; largest:")
     assert lines[at + 1 : at + 3] == [
         "      64.0 KiB  DRAM buffer      0x1000     ttnn.ones  on each of 32 chips",
         "      32.0 KiB  DRAM buffer      0x9000     ttnn.add  on each of 32 chips",

@@ -258,7 +258,7 @@ def test_leaks(held: bool) -> None:
     found = scene.find()
     assert found["uncertain"] == [{"reason": "unknown_frees", "count": 2}]
     assert found["doubts"][0].startswith("the agent counted unknown_frees 2 (frees of buffers")
-    what = "leak: 2 groups, 20 B in 2 buffers" if held else "no leak"
+    what = "leak: 2 groups, 20 B of DRAM in 2 buffers" if held else "no leak"
     assert (
         render_leaks(found, Names([], Style(), {})).splitlines()[-1] == f"verdict: uncertain (unknown_frees 2): {what}"
     )

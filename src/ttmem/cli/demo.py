@@ -14,14 +14,15 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError, complain
 from ttmem.cli.options import add_socket, add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
+from ttmem.documents.pool_amounts import sizes_text
 from ttmem.model.printable import printable
-from ttmem.model.units import human
 from ttmem.show.smi_screen import render
 from ttmem.show.text import style_of
 from ttmem.sim.board_types import MACHINES
@@ -232,9 +233,10 @@ def _print_end(session: DemoSession, snapshot: Snapshot) -> None:
     session.stop_workers()
     after = _after_exit(session)
     pids = {worker.pid for worker in session.workers}
-    left = sum(size for p in after["processes"] if p["pid"] in pids and p["state"] != "exited" for size in _sizes(p))
-    freed = sum(size for p in snapshot["processes"] if p["pid"] in pids for size in _sizes(p))
-    print(f"After they had ended: {human(freed)} were given back, {human(left)} are left.")
+    before = [process for process in snapshot["processes"] if process["pid"] in pids]
+    left = [process for process in after["processes"] if process["pid"] in pids and process["state"] != "exited"]
+    print(f"Freed when they ended: {_held(before)}.")
+    print(f"Left: {_held(left)}.")
 
 
 def _last_step(worker: Worker) -> str:
@@ -244,5 +246,5 @@ def _last_step(worker: Worker) -> str:
     return worker.did
 
 
-def _sizes(process: ProcessRow) -> list[int]:
-    return [size or 0 for share in process["chips"] for size in (share["dram"], share["l1"], share["system"])]
+def _held(processes: Iterable[ProcessRow]) -> str:
+    return sizes_text(item for process in processes for share in process["chips"] for item in share["kinds"].items())

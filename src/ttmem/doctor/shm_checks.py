@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, broken, count, ok, some, unknown, warning
+from ttmem.documents.pool_amounts import sizes_text
 from ttmem.model.units import human, parse
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _FOLDER = "/dev/shm"
 _DOCKER_SHM_BYTES = 64 << 20  # Docker's default
 _LEAST_FREE_BYTES = 1 << 20  # a file for each of 32 chips, and UMD's locks
-_SUMS: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
+_KINDS: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
 
 
 def shm(context: DoctorContext) -> Iterator[Message]:
@@ -81,7 +82,7 @@ def shm_files(context: DoctorContext) -> Iterator[Message]:
     pattern = f"{_FOLDER}/tt_device_*_memory"
     unreadable = [file for file in files if file["state"] == "unreadable"]
     odd = [file for file in files if file["state"] not in ("ok", "unreadable", "unready")]
-    stale = [file for file in files if file["state"] == "ok" and _left(file)]
+    stale = [file for file in files if file["state"] == "ok" and any(size for _, size in _left(file))]
     if unreadable:
         owners = sorted({f"uid {file['owner']}" if file["owner"] is not None else "?" for file in unreadable})
         yield warning(
@@ -128,16 +129,16 @@ def _left_over(files: list[CounterFile]) -> Iterator[Message]:
             )
         else:
             whose = f"are dead{pids}" if dead else "are dead, or that have no slot there,"
-        size = human(sum(map(_left, left)))
-        yield warning(some(paths), f"{size} of processes that {whose} are still in {_it(left)}", todo)
+        sizes = sizes_text(item for file in left for item in _left(file))
+        yield warning(some(paths), f"{sizes} of processes that {whose} are still in {_it(left)}", todo)
 
 
 def _it(files: list[CounterFile]) -> str:
     return "it" if len(files) == 1 else f"these {len(files)} files"
 
 
-def _left(file: CounterFile) -> int:
-    """Bytes that belong to no living process."""
-    slots = sum(slot[kind] for slot in file["slots"] if slot["state"] in ("dead", "reused") for kind in _SUMS)
-    stale = file["stale"]
-    return slots if stale is None else max(slots, sum(stale[kind] for kind in _SUMS))
+def _left(file: CounterFile) -> list[tuple[str, int]]:
+    """Bytes of each kind that belong to no living process."""
+    dead, stale = [slot for slot in file["slots"] if slot["state"] in ("dead", "reused")], file["stale"]
+    slots = {kind: sum(slot[kind] for slot in dead) for kind in _KINDS}
+    return [(kind, size if stale is None else max(size, stale[kind])) for kind, size in slots.items()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import Message, count, ok, some, unknown, warning
 from ttmem.documents.notes import name_of
+from ttmem.documents.pool_amounts import sizes_text
 from ttmem.model.uncertain_reasons import meanings_text
 from ttmem.model.units import complete, human
 
@@ -167,7 +168,7 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
             "the workload keeps its tensors in DRAM; nothing is wrong, unless it should use L1 (memory_config)",
         )  # fmt: skip
     else:
-        yield ok(_SNAPSHOT, _in_sum(chips, _tracked(context) or []))
+        yield ok(_SNAPSHOT, _in_sum(_tracked(context) or []))
 
 
 def _in_dram(memory: MemoryRow) -> bool:
@@ -175,14 +176,14 @@ def _in_dram(memory: MemoryRow) -> bool:
     return dram is not None and l1 is not None and l1 < _LITTLE_L1_BYTES and dram >= _LITTLE_L1_RATIO * _LITTLE_L1_BYTES
 
 
-def _in_sum(chips: list[ChipRow], processes: list[ProcessRow]) -> str:
+def _in_sum(processes: list[ProcessRow]) -> str:
     """The message about the log: its sizes are those of single events, which are small even if the sum is large."""
     allocations = sum(process["allocations"] or 0 for process in processes)
-    used = sum((chip["memory"][pool]["used"] or 0) for chip in chips for pool in ("dram", "l1"))
+    sizes = [item for process in processes for share in process["chips"] for item in share["kinds"].items()]
+    used = sum(size for _, size in sizes)  # to compare, not to show: sizes of different pools do not add up
+    if not used:
+        return "nothing is in use"
+    found = f"{count(allocations, 'allocation')}: {sizes_text(sizes)}"
     if allocations and used / allocations < _SMALL_ALLOCATION_BYTES <= used:
-        each = human(used // allocations)
-        return (
-            f"{allocations} allocations of {each} on average, {human(used)} together: the server's log shows each by "
-            "itself, `ttmem smi` and `ttmem dump` the sum"
-        )
-    return f"{human(used)} in {count(allocations, 'allocation')}" if used else "nothing is in use"
+        found += ". The server's log shows each by itself, `ttmem smi` and `ttmem dump` the sums"
+    return found

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Union
 
 from ttmem.account.allocations import Allocation
@@ -12,6 +12,7 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counted_chips
 from ttmem.account.uncertainty import added
 from ttmem.analyze.hold_reasons import Cause, cause_of
+from ttmem.documents.pool_amounts import pool_amounts
 from ttmem.documents.snapshot import HIDDEN_TROUBLE
 from ttmem.documents.snapshot import allocation as allocation_json
 from ttmem.model.kinds import KINDS
@@ -34,7 +35,7 @@ _Site = tuple[Process, Chip, int, Union[str, int, None]]
 
 
 class _Sum:
-    """Allocations, their bytes and their ages."""
+    """Allocations of one kind, their bytes and their ages."""
 
     __slots__ = ("ages", "bytes", "count", "oldest", "youngest")
 
@@ -62,13 +63,23 @@ class _Sum:
         middle = self.ages / self.count - self.youngest
         return self.count >= 3 and reach > max(watched, self.oldest) / 2 and reach < 4 * middle < 3 * reach
 
-    def json(self) -> schema.HeldRow:
-        return {
-            "count": self.count,
-            "bytes": self.bytes,
-            "oldest_s": round(self.oldest, 3) if self.count else None,
-            "youngest_s": round(self.youngest, 3) if self.count else None,
-        }
+
+def _ages(sums: Iterable[_Sum]) -> schema.HeldAges:
+    found = [one for one in sums if one.count]
+    return {
+        "oldest_s": round(max(one.oldest for one in found), 3) if found else None,
+        "youngest_s": round(min(one.youngest for one in found), 3) if found else None,
+    }
+
+
+def _amounts(sums: Iterable[tuple[int, _Sum]]) -> schema.PoolAmounts:
+    """Sums of kinds, summed up by pool."""
+    found = [(kind, one.count, one.bytes) for kind, one in sums]
+    return {"count": sum(count for _, count, _ in found), "pools": pool_amounts(found)}
+
+
+def _held(by_kind: Sequence[_Sum]) -> schema.HeldRow:
+    return {**_amounts(enumerate(by_kind)), **_ages(by_kind)}
 
 
 class LeakFinder:
@@ -93,8 +104,8 @@ class LeakFinder:
         self._chip = chip
         self._may_see = may_see
         self._leaks: dict[_Site, _Sum] = {}
-        self._young = _Sum()
-        self._causes = [_Sum() for _ in Cause]
+        self._young = [_Sum() for _ in KINDS]
+        self._causes = [[_Sum() for _ in KINDS] for _ in Cause]
         self._dead: list[schema.DeadProcessRow] = []
 
     def add(self, item: Allocation) -> None:
@@ -108,26 +119,26 @@ class LeakFinder:
     def _add(self, item: Allocation, process: Process, chip: Chip) -> None:
         cause, age = cause_of(item), max(0.0, self._now - item.time)
         if cause is not Cause.HELD:
-            found = self._causes[cause]
+            found = self._causes[cause][item.kind]
             if cause is Cause.LIKELY_PROGRAM_CACHE:
-                self._causes[Cause.PROGRAM_CACHE].add(item.counted, age)
+                self._causes[Cause.PROGRAM_CACHE][item.kind].add(item.counted, age)
         elif age < self._older:
-            found = self._young
+            found = self._young[item.kind]
         else:
             found = self._site(item, process, chip)
         found.add(item.counted, age)
 
     def add_dead(self, process: Process) -> None:
         """Add what a process still held when it exited."""
-        leaves = [
-            leaf
+        held = [
+            (int(kind), leaf.count, leaf.used)
             for holding in process.holdings()
             for chip in holding.chips
             if self._wanted(process, chip)
-            for leaf in holding.leaves
+            for kind, leaf in zip(KINDS, holding.leaves)
             if leaf is not None and chip in leaf.chips and leaf.count
         ]
-        if not leaves or process.exited is None:
+        if not held or process.exited is None:
             return
         tags = self._may_see(process.info.user_id)
         largest = [
@@ -142,8 +153,8 @@ class LeakFinder:
                 "name": process.info.name,
                 "exited": process.exited,
                 "ago_s": round(max(0.0, self._now - process.exited), 3),
-                "count": sum(leaf.count for leaf in leaves),
-                "bytes": sum(leaf.used for leaf in leaves),
+                "count": sum(count for _, count, _ in held),
+                "pools": pool_amounts(held),
                 "largest": [allocation_json(item, chip, see_tag=tags) for item, chip in largest[:_LARGEST_OF_DEAD]],
             }
         )
@@ -165,7 +176,7 @@ class LeakFinder:
     def result(self, ledger: Ledger, *, time: str, since: str, tracked: float) -> schema.Leaks:
         """The findings. ``tracked`` is the number of seconds that the server has been running, ``since`` its start."""
         groups = sorted(self._leaks.items(), key=lambda item: (-item[1].bytes, -item[1].oldest))
-        rest = [found for _, found in groups[LISTED:]]
+        sums = [(site[2], found) for site, found in groups]
         living = [p for p in ledger.processes.values() if not self._pids or p.info.pid in self._pids]
         uncertain = added(p for p in living if self._chip is None or self._chip in p.shares)
         losses: schema.Losses = {
@@ -182,22 +193,17 @@ class LeakFinder:
             "verdict": {
                 "leak": bool(groups),
                 "groups": len(groups),
-                "count": sum(found.count for _, found in groups),
-                "bytes": sum(found.bytes for _, found in groups),
+                **_amounts(sums),
             },
             "losses": losses,
             "uncertain": uncertain,
             "doubts": self._doubts(ledger, living, losses, uncertain, tracked),
             "leaks": [self._group(site, found) for site, found in groups[:LISTED]],
-            "left_out": {
-                "groups": len(rest),
-                "count": sum(found.count for found in rest),
-                "bytes": sum(found.bytes for found in rest),
-            },
-            "young": self._young.json(),
-            "program_cache": {**cached.json(), "likely": likely.json()},
-            "trace": self._causes[Cause.TRACE].json(),
-            "system": self._causes[Cause.SYSTEM].json(),
+            "left_out": {"groups": len(sums[LISTED:]), **_amounts(sums[LISTED:])},
+            "young": _held(self._young),
+            "program_cache": {**_held(cached), "likely": _held(likely)},
+            "trace": _held(self._causes[Cause.TRACE]),
+            "system": _held(self._causes[Cause.SYSTEM]),
             "dead_process": self._dead,
         }
 
@@ -210,7 +216,9 @@ class LeakFinder:
             "kind": KINDS[kind].label,
             "tag": what if isinstance(what, str) else None,
             "size": what if isinstance(what, int) else None,
-            **found.json(),
+            "count": found.count,
+            "bytes": found.bytes,
+            **_ages([found]),
             "grows": found.grows(self._now - process.seen),
         }
 

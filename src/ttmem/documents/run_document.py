@@ -55,7 +55,7 @@ class RunFacts(NamedTuple):
     peak_time: float  # 0.0 if there was no buffer
     at_end: Ledger  # the account when the devices were closed
     left_known: bool
-    left_earlier: tuple[int, int]  # tensors and bytes left over at earlier closings of devices
+    left_earlier: dict[str, schema.CountAndBytes]  # tensors left over at earlier closings of devices, by pool
     sizing: Iterable[tuple[int, Sequence[Chip], Sequence[SizingLine]]]  # pid, chips of one mesh, advice
     failed: int
     failures: Iterable[tuple[float, int, Failed, Verdict]]  # time, pid, the event and its verdict
@@ -97,7 +97,10 @@ def document(facts: RunFacts) -> schema.Run:
         "peak": _snapshot(facts, facts.at_peak, facts.peak_time or facts.ended),
         "final": _snapshot(facts, facts.at_end, facts.ended),
         "left_known": facts.left_known,
-        "left_earlier": {"tensors": facts.left_earlier[0], "bytes": facts.left_earlier[1]},
+        "left_earlier": {
+            "tensors": sum(amount["count"] for amount in facts.left_earlier.values()),
+            "pools": facts.left_earlier,
+        },
         "left": [
             {**snap.allocation(allocation, chip), "cause": cause_of(allocation)}
             for allocation in left

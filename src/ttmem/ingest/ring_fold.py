@@ -292,7 +292,7 @@ class RingFold:
         if flags & WHOLESALE:
             # The others belong to the program cache: ttmem.analyze.hold_reasons.cause_of has the same rule.
             if kind != _L1_SMALL and not flags & (BINARY | KEPT):
-                self._listener.freed_by_close(size)
+                self._listener.freed_by_close(kind, size)
         elif not self._ending:
             self._used = True
 

@@ -22,7 +22,7 @@ class RingListener(Protocol):
     def closing(self) -> None:
         """A device that was used since the last call is about to be closed, or its process ended without closing it."""
 
-    def freed_by_close(self, size: int) -> None:
+    def freed_by_close(self, kind: int, size: int) -> None:
         """A tensor was freed by nothing but the closing of its device."""
 
     def lost_records(self) -> None:
@@ -40,7 +40,7 @@ class NoListener:
 
     def closing(self) -> None: ...
 
-    def freed_by_close(self, size: int) -> None: ...
+    def freed_by_close(self, kind: int, size: int) -> None: ...
 
     def lost_records(self) -> None: ...
 

@@ -52,6 +52,13 @@ class CountAndBytes(TypedDict):
     bytes: int
 
 
+class PoolAmounts(TypedDict):
+    """Allocations of any kind; their bytes are given for each pool, because those of different pools do not add up."""
+
+    count: int
+    pools: dict[str, CountAndBytes]
+
+
 class CoreWrite(TypedDict):
     """The core that an allocation was written to, and the region at that address."""
 
@@ -944,7 +951,7 @@ class Leaks(TypedDict):
     dead_process: list[DeadProcessRow]
 
 
-class LeaksLeftOut(CountAndBytes):
+class LeaksLeftOut(PoolAmounts):
     groups: int
 
 
@@ -957,18 +964,20 @@ class Losses(TypedDict):
     unknown_free: int
 
 
-class HeldRow(CountAndBytes):
-    """Allocations that are held for the same reason, and their ages."""
-
+class HeldAges(TypedDict):
     oldest_s: float | None
     youngest_s: float | None
+
+
+class HeldRow(PoolAmounts, HeldAges):
+    """Allocations that are held for the same reason, and their ages."""
 
 
 class ProgramCacheRow(HeldRow):
     likely: HeldRow
 
 
-class LeakRow(HeldRow):
+class LeakRow(CountAndBytes, HeldAges):
     """Allocations of one process, chip and kind, with one ``tag`` or, without a tag, of one ``size``."""
 
     pid: int | None
@@ -980,7 +989,7 @@ class LeakRow(HeldRow):
     grows: bool
 
 
-class DeadProcessRow(CountAndBytes):
+class DeadProcessRow(PoolAmounts):
     """What a process held when it exited."""
 
     pid: int | None
@@ -1235,7 +1244,7 @@ class RunBreakdown(TypedDict):
 
 class LeftEarlier(TypedDict):
     tensors: int
-    bytes: int
+    pools: dict[str, CountAndBytes]
 
 
 class LeftRow(AllocationRow):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ttmem.account.entities import Source
 from ttmem.account.size_extremes import Sizes
 from ttmem.model.geometry import Geometry
-from ttmem.model.kinds import Kind
+from ttmem.model.kinds import KINDS, Kind
 from ttmem.wire.agent_ring import NO_MESH_ID, Mesh, Ring
 
 _DRAM, _L1 = int(Kind.DRAM), int(Kind.L1)
@@ -24,7 +24,8 @@ class AgentListener:
         self.sizes: list[Sizes] = []  # of each allocator so far
         self.lost = False  # whether records were lost
         self.left_known = True  # False: a device was closed among the lost records
-        self.tensors_freed_by_close = self.bytes_freed_by_close = 0
+        self.tensors_freed_by_close = [0] * len(KINDS)  # by kind
+        self.bytes_freed_by_close = [0] * len(KINDS)
         self._closing = closing
 
     def opened(self, mesh: Mesh, geometry: Geometry, before: int) -> Sizes | None:
@@ -38,9 +39,9 @@ class AgentListener:
     def closing(self) -> None:
         self._closing(self.source)
 
-    def freed_by_close(self, size: int) -> None:
-        self.tensors_freed_by_close += 1
-        self.bytes_freed_by_close += size
+    def freed_by_close(self, kind: int, size: int) -> None:
+        self.tensors_freed_by_close[kind] += 1
+        self.bytes_freed_by_close[kind] += size
 
     def lost_records(self) -> None:
         self.lost = True

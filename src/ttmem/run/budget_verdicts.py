@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ttmem.documents.pool_amounts import amounts_text
 from ttmem.model.kinds import Pool
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.model.units import human
@@ -46,7 +47,7 @@ def judge(result: RunResult, limits: Limits) -> Verdicts:
             lines.append(f"{pool.name} peak {human(peak)} ({peak} B) is over the budget of {human(limit)}")
             code = OVER_BUDGET
     if limits.no_leaks and result.leaks:
-        lines.append(f"tensors were left: {result.leaks}, {human(result.leaked_bytes)}")
+        lines.append(f"tensors were left: {amounts_text(result.leaks, 'buffer')}")
         code = LEAKED
     if result.uncertain:  # so the verdicts above may be wrong, too
         lines.append(f"the result is uncertain: the agent counted {counts_text(list(result.uncertain))}")

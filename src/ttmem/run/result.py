@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Allocation
+from ttmem.documents.pool_amounts import pool_amounts
 from ttmem.documents.run_document import LEAK, RunFacts, cause_of, document
-from ttmem.model.kinds import Pool
+from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Pool
 from ttmem.recording.moment import account_of, programs_behind
 from ttmem.run.launch import Ended
 from ttmem.run.session import Session
@@ -29,8 +30,7 @@ class RunResult:
     seen_completely: bool  # no lost record, no untracked process, audits agree, no trouble of agents
     uncertain: Sequence[schema.UncertainRow]  # why the numbers are uncertain
     reserved_peaks: Mapping[Pool, int]  # the most that allocators reserved on any one chip
-    leaks: int  # tensors that were not freed
-    leaked_bytes: int
+    leaks: Mapping[str, schema.CountAndBytes]  # tensors that were not freed, by breakdown pool
 
 
 def result_of(command: Sequence[str], ended: Ended, session: Session, host: str) -> RunResult:
@@ -39,7 +39,7 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
     events, dropped = rings.counts()
     now = session.clock.now()
     at_peak, left = session.at_peak(), session.left()
-    earlier = _left_earlier(left, *session.freed_by_close)
+    earlier = _left_earlier(left, session.freed_by_close)
     completeness = rings.completeness()
     if completeness == 1.0 and session.ledger.uncertain:  # as for a chip: see documents/snapshot.py
         completeness = None
@@ -61,13 +61,13 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             peak_time=session.all_chips.peak.time,
             at_end=account_of(left, session.programs_left()),
             left_known=session.left_known,
-            left_earlier=earlier,
+            left_earlier=pool_amounts(earlier),
             sizing=advice(session.agents),
             failed=session.failed,
             failures=session.failures,
         )
     )
-    leaks = [row["size"] for row in found["left"] if row["cause"] == LEAK]
+    leaks = [(int(KIND_BY_LABEL[row["kind"]]), 1, row["size"]) for row in found["left"] if row["cause"] == LEAK]
     return RunResult(
         document=found,
         exit_code=ended.exit_code,
@@ -78,18 +78,22 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             Pool.DRAM: max((chip["dram"]["reserved_peak"] for chip in found["chips"]), default=0),
             Pool.L1: max((chip["l1"]["reserved_peak"] for chip in found["chips"]), default=0),
         },
-        leaks=len(leaks) + earlier[0],
-        leaked_bytes=sum(leaks) + earlier[1],
+        leaks=pool_amounts([*leaks, *earlier]),
     )
 
 
-def _left_earlier(left: Iterable[Allocation], count: int, size: int) -> tuple[int, int]:
-    """Tensors that were left over at earlier closings of devices, and their bytes.
+def _left_earlier(left: Iterable[Allocation], freed: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Kind, number and bytes of the tensors that were left over at earlier closings of devices.
 
-    ``count`` and ``size`` are those of all closings. Allocations of the last one have no references any more.
+    ``freed`` are number and bytes at all closings, for each kind. Allocations of the last one have no references any
+    more.
     """
-    last = {_buffer(item): item.size for item in left if not item.refs and cause_of(item) == LEAK}
-    return max(0, count - len(last)), max(0, size - sum(last.values()))
+    last = {_buffer(item): item for item in left if not item.refs and cause_of(item) == LEAK}
+    earlier = []
+    for kind, (count, size) in zip(KINDS, freed):
+        sizes = [item.size for item in last.values() if item.kind == kind]
+        earlier.append((int(kind), max(0, count - len(sizes)), max(0, size - sum(sizes))))
+    return earlier
 
 
 def _buffer(allocation: Allocation) -> Hashable:

@@ -29,6 +29,7 @@ from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.ingest.sockets import EventSockets
 from ttmem.model.events import Failed
+from ttmem.model.kinds import KINDS
 from ttmem.model.stack_frames import line_of
 from ttmem.recording.moment import ProgramAtMoment, programs_of
 from ttmem.recording.recorder import Recorder
@@ -123,10 +124,15 @@ class Session:
         return all(agent.left_known for agent in self.agents)
 
     @property
-    def freed_by_close(self) -> tuple[int, int]:
-        """Tensors that were freed only by closing their devices, and their bytes."""
-        tensors = sum(agent.tensors_freed_by_close for agent in self.agents)
-        return tensors, sum(agent.bytes_freed_by_close for agent in self.agents)
+    def freed_by_close(self) -> list[tuple[int, int]]:
+        """Tensors that were freed only by closing their devices, and their bytes, for each kind."""
+        return [
+            (
+                sum(agent.tensors_freed_by_close[kind] for agent in self.agents),
+                sum(agent.bytes_freed_by_close[kind] for agent in self.agents),
+            )
+            for kind in KINDS
+        ]
 
     def keep_left(self, source: Source) -> None:
         """A process is about to close its devices, or ended without closing them: keep what it holds as left over."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import local_time
 from ttmem.documents.leaks import age_text
+from ttmem.documents.pool_amounts import amounts_text, merged, pool_amounts
+from ttmem.model.kinds import KIND_BY_LABEL
 from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.model.units import human
@@ -26,7 +28,7 @@ def render(data: schema.Leaks, names: Names) -> str:
     lines = [f"tracking since {local_time(data['since'])}, for {age_text(data['tracked_s'])}", ""]
     lines += _leaks(data, names) if verdict["leak"] else ["leak: nothing"]
     lines += [
-        f"young, held for less than {age_text(data['older_s'])}: {_amount(data['young'])}",
+        f"young, held for less than {age_text(data['older_s'])}: {amounts_text(data['young']['pools'])}",
         _cause(
             "program cache",
             data["program_cache"],
@@ -35,7 +37,7 @@ def render(data: schema.Leaks, names: Names) -> str:
     ]
     likely = data["program_cache"]["likely"]
     if likely["count"]:
-        lines.append(f"  of these, likely held by the cache: {_amount(likely)}")
+        lines.append(f"  of these, likely held by the cache: {amounts_text(likely['pools'])}")
     lines += [
         _cause("trace", data["trace"], "allocated at capture, not at replay; ttnn.release_trace() frees it"),
         _cause("system", data["system"], "the runtime's own while a device is open"),
@@ -46,22 +48,16 @@ def render(data: schema.Leaks, names: Names) -> str:
     found = "no leak"
     if verdict["leak"]:
         groups = f"{verdict['groups']:,} group{'s' * (verdict['groups'] != 1)}"
-        found = f"leak: {groups}, {_amount(verdict, 'buffer')}"
+        found = f"leak: {groups}, {amounts_text(verdict['pools'], 'buffer')}"
     doubt = f"uncertain ({counts_text(data['uncertain'])}): " if data["uncertain"] else ""
     lines.append(f"verdict: {doubt}{found}")
     return "\n".join(lines)
 
 
-def _amount(found: schema.CountAndBytes, noun: str = "allocation") -> str:
-    if not found["count"]:
-        return "nothing"
-    return f"{human(found['bytes'])} in {found['count']:,} {noun}{'s' * (found['count'] != 1)}"
-
-
 def _cause(name: str, found: schema.HeldRow, advice: str) -> str:
     if found["oldest_s"] is None:
         return f"{name}: nothing"
-    return f"{name}: {_amount(found)}, oldest {age_text(found['oldest_s'])}; {advice}"
+    return f"{name}: {amounts_text(found['pools'])}, oldest {age_text(found['oldest_s'])}; {advice}"
 
 
 def _who(one: schema.LeakRow | schema.DeadProcessRow) -> str:
@@ -69,7 +65,7 @@ def _who(one: schema.LeakRow | schema.DeadProcessRow) -> str:
 
 
 def _leaks(data: schema.Leaks, names: Names) -> list[str]:
-    amount, older = _amount(data["verdict"], "buffer"), age_text(data["older_s"])
+    amount, older = amounts_text(data["verdict"]["pools"], "buffer"), age_text(data["older_s"])
     lines = [
         f"leak: {amount}, held for {older} or longer by living processes",
         f"  {'bytes':>10} {'count':>9} {'oldest':>8} {'youngest':>8}  {'kind':<5} {'process':<20} chip, what",
@@ -83,11 +79,9 @@ def _leaks(data: schema.Leaks, names: Names) -> list[str]:
         )
     more, left_out = data["leaks"][_SHOWN:], data["left_out"]
     if more:
-        rest: schema.CountAndBytes = {
-            "count": sum(group["count"] for group in more) + left_out["count"],
-            "bytes": sum(group["bytes"] for group in more) + left_out["bytes"],
-        }
-        lines.append(f"  and {len(more) + left_out['groups']:,} more groups, {_amount(rest, 'buffer')}")
+        listed = pool_amounts((KIND_BY_LABEL[group["kind"]], group["count"], group["bytes"]) for group in more)
+        rest = amounts_text(merged(listed, left_out["pools"]), "buffer")
+        lines.append(f"  and {len(more) + left_out['groups']:,} more groups, {rest}")
     chips = dict.fromkeys(group["chip"] for group in data["leaks"][:_SHOWN])
     return lines + [f"  {title}" for title in map(names.title, chips) if "(" in title]
 
@@ -96,7 +90,8 @@ def _dead(dead: list[schema.DeadProcessRow]) -> list[str]:
     if not dead:
         return ["dead processes: none held anything when it exited"]
     lines = [
-        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {_amount(one)}; freed at its exit"
+        f"dead process: {_who(one)} died {age_text(one['ago_s'])} ago, holding {amounts_text(one['pools'])}; "
+        "freed at its exit"
         for one in dead[:_DEAD_SHOWN]
     ]
     return lines + ([f"dead process: and {len(dead) - _DEAD_SHOWN:,} more"] if len(dead) > _DEAD_SHOWN else [])

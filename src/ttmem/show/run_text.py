@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import anomaly_line, chip_numbers, chip_title, short_line
-from ttmem.model.kinds import KINDS, Kind
+from ttmem.documents.pool_amounts import amounts_text, pool_amounts
+from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
 from ttmem.model.units import complete, human
@@ -64,7 +65,7 @@ def render(run: Run, style: Style, by: By = "op") -> str:
     if run["chips"]:
         lines += _breakdown(run, by, style)
         lines += _sizing(run, style)
-        lines += [_plain(""), *_left(run)]
+        lines += [_plain(""), *_left(run, style)]
     lines += [_plain(""), *_warnings(run, style)]
     # Painted only here: before that a line is made printable, which removes what sets colours.
     painted = [style.paint(printable(text).rstrip(), colour) for text, colour in lines]
@@ -231,27 +232,24 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _left(run: Run) -> list[Cell]:
+def _left(run: Run, style: Style) -> list[Cell]:
     if not run["left_known"]:
         return [("left at the end: not known; devices were closed among the records that were lost", YELLOW)]
-    left, lines = run["left"], _left_earlier(run)
-    if not left:
-        return [*lines, _bold(f"left at the end: nothing{_doubt(run)}")]
-    lines.append(_bold(f"left at the end: {_size(left)} in {_count(left)}{_doubt(run)}"))
+    left, lines = run["left"], _left_earlier(run, style)
+    lines += map(_bold, wrap(f"left at the end: {_amounts(left)}{_doubt(run)}", style, "    ", ""))
     causes: dict[str, list[LeftRow]] = {}
     for allocation in left:
         causes.setdefault(allocation["cause"], []).append(allocation)
     for cause, allocations in sorted(causes.items(), key=lambda item: item[0] != "tensor"):
-        size = _size(allocations)
         if cause == "tensor":
-            count = f"{len(allocations):,} {'buffer' if len(allocations) == 1 else 'buffers'}"
-            lines.append((f"  tensors: {size} in {count}, never freed; largest:", YELLOW))
-            lines += [(line, YELLOW) for line in _largest(allocations, "  ")]
+            text, colour = f"tensors: {_amounts(allocations, 'buffer')}; never freed; largest:", YELLOW
         elif cause == "system":
-            text = f"  the runtime itself: {size} in {_count(allocations)}, freed with the device"
-            lines.append(_plain(text))
+            text, colour = f"the runtime itself: {_amounts(allocations)}; freed with the device", NONE
         else:
-            lines.append(_plain(f"  {cause}: {size} in {_count(allocations)}; clear_program_cache() frees them"))
+            text, colour = f"{cause}: {_amounts(allocations)}; clear_program_cache() frees them", NONE
+        lines += [(line, colour) for line in wrap(text, style, "      ", "  ")]
+        if cause == "tensor":
+            lines += [(line, YELLOW) for line in _largest(allocations, "  ")]
     return lines
 
 
@@ -265,18 +263,17 @@ def _added(allocation: AllocationRow) -> int:
     return 0 if allocation["shared"] else allocation["size"]
 
 
-def _size(allocations: Sequence[AllocationRow]) -> str:
-    return human(sum(map(_added, allocations)))
+def _amounts(allocations: Sequence[AllocationRow], noun: str = "allocation") -> str:
+    """What allocations sum up to, pool by pool."""
+    rows = ((KIND_BY_LABEL[allocation["kind"]], 1, _added(allocation)) for allocation in allocations)
+    return amounts_text(pool_amounts(rows), noun)
 
 
-def _count(allocations: Sequence[AllocationRow]) -> str:
-    return f"{len(allocations):,} allocation{'' if len(allocations) == 1 else 's'}"
-
-
-def _left_earlier(run: Run) -> list[Cell]:
-    count, size = run["left_earlier"]["tensors"], run["left_earlier"]["bytes"]
-    text = f"left when devices were closed before that: {count:,} tensors, {human(size)}"
-    return [(text, YELLOW)] if count else []
+def _left_earlier(run: Run, style: Style) -> list[Cell]:
+    if not run["left_earlier"]["tensors"]:
+        return []
+    text = f"left when devices were closed before that: {amounts_text(run['left_earlier']['pools'], 'tensor')}"
+    return [(line, YELLOW) for line in wrap(text, style, "    ", "")]
 
 
 def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str]:
@@ -289,7 +286,7 @@ def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str
     lines = [f"{indent}  {_line_of(alike)}" for alike in order[:_LARGEST_SHOWN]]
     rest = [allocation for alike in order[_LARGEST_SHOWN:] for allocation in alike]
     if rest:
-        lines.append(f"{indent}  and {len(rest):,} more, {_size(rest)}")
+        lines.append(f"{indent}  and {_amounts(rest, 'more buffer')}")
     return lines
 
 
