@@ -603,7 +603,7 @@ def test_a_descriptor_that_is_none() -> None:
     [
         ("", "the file is empty"),
         ("hello", "neither JSON of ttnn nor an SQLite database"),
-        ('[{"node_type": "capture_start", "params": null}, {"node_ty', "it is cut off"),
+        ('[{"node_type": "capture_start", "params": null}, {"node_ty', "the file is cut off"),
         ("[1, 2]", "entry 1 is not a node of a graph capture"),
         ('[{"node_type": "buffer_allocate", "params": {"size": 1}}]', "does not have ttnn's format: KeyError"),
         ('[{"node_type": "buffer_allocate", "params": [1]}]', "params is not an object"),

@@ -234,7 +234,7 @@ def _print_end(session: DemoSession, snapshot: Snapshot) -> None:
     pids = {worker.pid for worker in session.workers}
     left = sum(size for p in after["processes"] if p["pid"] in pids and p["state"] != "exited" for size in _sizes(p))
     freed = sum(size for p in snapshot["processes"] if p["pid"] in pids for size in _sizes(p))
-    print(f"After they had ended: {human(freed)} were given back, {human(left)} are left.")
+    print(f"Freed when the workload ended: {human(freed)}. Still allocated: {human(left)}.")
 
 
 def _last_step(worker: Worker) -> str:

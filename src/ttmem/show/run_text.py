@@ -110,7 +110,9 @@ def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
 
 
 def _heading(run: Run, chips: Sequence[RunChip], style: Style) -> list[Cell]:
-    titles = [_chip_title(run, chip["chip"]) for chip in chips]
+    numbers = chip_numbers(run["final"])
+    ordered = sorted(chips, key=lambda chip: (chip["chip"] not in numbers, numbers.get(chip["chip"], 0)))
+    titles = [_chip_title(run, chip["chip"]) for chip in ordered]
     text = titles[0] if len(chips) == 1 else f"{len(chips)} chips, the same on each: {', '.join(titles)}"
     return [_bold(line) for line in wrap(text, style, "  ", "")]
 
@@ -126,7 +128,7 @@ def _board(chip: RunChip) -> str:
 
 def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> list[Cell]:
     """The table of chips that differ in nothing but what the runtime has for itself; of that the highest is shown."""
-    lines = [_bold(f"  {'over all cores, banks':22} {'peak':>11} {'at the end':>11}")]
+    lines = [_bold(f"  {'sum of cores or banks':22} {'peak':>11} {'at the end':>11}")]
     none: KindPeak = {"peak": 0, "end": 0}
     for kind in kinds:
         found = [chip["kinds"].get(kind, none) for chip in chips]

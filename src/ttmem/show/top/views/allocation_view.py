@@ -68,7 +68,7 @@ class Allocations:
         ("/", "search operations, lines, shapes, or events; escape clears it"),
         ("f, c, p", "only the next kind, the chosen chip, the chosen row's process"),
         ("m", "only from a size on, such as 1M"),
-        ("PgUp, PgDn", "turn pages; home and end: the first and the last row"),
+        ("page up, down", "scroll by a page; home and end: the first and the last row"),
         ("F", "events: follow the newest, or hold still"),
     )
     kept = ("sort", "events", "by")  # of its attributes, from one start to the next
