@@ -346,7 +346,7 @@ def write_ring(draw: Numbers, memory: RingMemory, records: int) -> None:
             slot=draw.one(32, *range(memory.table_slots)), time=draw.one(64, 10**9, 2 * 10**9),
             kind=rng.randrange(5, len(KINDS)) if program else rng.randrange(5), layout=draw.one(8, 0, 2, 255),
             flags=draw.one(8, 0, 0, 1, 16), thread=draw.one(32, 1), address=draw.one(64, 64, 0x1000, 120000, 1300000),
-            size=draw.one(64, 64, 4096, 1 << 20), per_bank=draw.one(32, 64, 4096), mesh=draw.one(16, 0, 0, 1),
+            size=draw.one(64, 64, 4096, 1 << 20), per_bank=draw.one(32, 1, 2, 64, 4096), mesh=draw.one(16, 0, 0, 1),
             core_count=draw.one(16, 0, 4), cores=rng.choice(masks) if not draw.extreme() else draw.one(32, 8),
             program=program, name=rng.choice(names) if not draw.extreme() else draw.one(32, 8),
         )  # fmt: skip

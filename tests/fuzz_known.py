@@ -101,9 +101,9 @@ def ring_parent(memory: RingMemory) -> None:
 def ring_wide_mask(memory: RingMemory) -> None:
     memory.plain()
     mask = memory.blob(b"\xff" * 4096)
-    memory.append(RingEvent.PROGRAM, 0, program=1, size=64)
+    memory.append(RingEvent.PROGRAM, 0, program=1, size=64, per_bank=1, cores=mask)
     memory.append(RingEvent.ALLOCATED, 1, kind=5, address=120000, size=64, per_bank=64, program=1, cores=mask)
-    memory.append(RingEvent.RUN, 0, program=1, cores=mask)
+    memory.append(RingEvent.RUN, 0, program=1, per_bank=1)
     memory.append(RingEvent.FREED, 1, kind=5, address=120000, size=64, program=1, cores=mask)
 
 

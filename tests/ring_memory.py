@@ -19,16 +19,27 @@ from ttmem.wire.agent_ring import (
     BANKS_AT,
     CHIP_FIELDS,
     CHIP_SIZE,
+    FIGURES_SIZE,
+    GAUGES,
+    GROUP_FIELDS,
+    GROUP_SIZE,
     HEADER_FIELDS,
     HEADER_SIZE,
     MAGIC,
     MESH_FIELDS,
     MESH_SIZE,
-    METERS_SIZE,
+    METER_FIELDS,
+    METER_SIZE,
     NO_SLOT,
+    PHASE_FIELDS,
+    PHASE_HEAD,
+    PHASE_SIZE,
     RECORD,
     RECORD_SIZE,
     VERSION,
+    WINDOW_FIELDS,
+    WINDOW_HEAD,
+    WINDOW_SIZE,
     Record,
     Ring,
     RingEvent,
@@ -38,6 +49,10 @@ _HEADER = {name: (offset, "<" + code) for name, offset, code in HEADER_FIELDS}
 _MESH = {name: (offset, "<" + code) for name, offset, code in MESH_FIELDS}
 _BANK = {name: (offset, "<" + code) for name, offset, code in BANK_FIELDS}
 _CHIP = {name: (offset, "<" + code) for name, offset, code in CHIP_FIELDS}
+_METER = {name: (offset, "<" + code) for name, offset, code in METER_FIELDS}
+_GROUP = {name: (offset, "<" + code) for name, offset, code in GROUP_FIELDS}
+_WINDOW = {name: (offset, "<" + code) for name, offset, code in WINDOW_FIELDS}
+_PHASE = {name: (offset, "<" + code) for name, offset, code in PHASE_FIELDS}
 _UINT64 = (1 << 64) - 1
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
@@ -52,7 +67,9 @@ class RingMemory:
         table: int = 64,
         meshes: int = 4,
         chips: int = 4,
-        meters: int = 1,
+        meters: int = len(GAUGES),
+        windows: int = 1,
+        phases: int = 1,
         blobs: int = 1 << 16,
         size: int | None = None,
         seals: int = SEALS,
@@ -63,7 +80,10 @@ class RingMemory:
         self.at = {"meshes_at": HEADER_SIZE}
         self.at["chips_at"] = self.at["meshes_at"] + meshes * MESH_SIZE
         self.at["meters_at"] = self.at["chips_at"] + chips * CHIP_SIZE
-        self.at["ring_at"] = self.at["meters_at"] + meters * METERS_SIZE
+        self.at["groups_at"] = self.at["meters_at"] + meters * METER_SIZE
+        self.at["windows_at"] = self.at["groups_at"] + meters * GROUP_SIZE
+        self.at["phases_at"] = self.at["windows_at"] + windows * WINDOW_SIZE
+        self.at["ring_at"] = self.at["phases_at"] + phases * PHASE_SIZE
         self.at["table_at"] = self.at["ring_at"] + slots * RECORD_SIZE
         self.at["blobs_at"] = self.at["table_at"] + table * RECORD_SIZE
         self.size = self.at["blobs_at"] + blobs if size is None else size
@@ -74,11 +94,14 @@ class RingMemory:
         self.map = mmap.mmap(self.fd, self.size)
         self.put(
             magic=MAGIC, version=VERSION, pid=os.getpid(), total=self.size, meshes=meshes, chips=chips,
-            meters=meters, ring_slots=slots, table_slots=table, blobs_size=blobs, blobs_used=8,
-            coverage=(1 << 12) - 1, **self.at,
+            meters=meters, windows=windows, phases=phases, ring_slots=slots, table_slots=table, blobs_size=blobs,
+            blobs_used=8, coverage=(1 << 12) - 1, **self.at,
         )  # fmt: skip
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
         self._blob_end = 8
+        if self.size > self.at["windows_at"]:
+            for gauge in range(min(meters, len(GAUGES))):
+                self.put_meter(gauge, gauge=gauge)
 
     def put(self, **fields: int | bytes) -> None:
         for name, value in fields.items():
@@ -110,6 +133,39 @@ class RingMemory:
             offset, code = _CHIP[name]
             pack_into(code, self.map, at + offset, value)
         self.put(chips_used=max(self.get("chips_used"), index + 1))
+
+    def put_meter(self, number: int, /, chips: int = 0, **fields: int) -> None:
+        """A meter with its group; ``chips`` is a bit for each."""
+        parts = (
+            (_METER, self.at["meters_at"] + number * METER_SIZE),
+            (_GROUP, self.at["groups_at"] + number * GROUP_SIZE),
+        )
+        pack_into("<32s", self.map, parts[1][1], chips.to_bytes(32, "little"))
+        for name, value in fields.items():
+            form, at = parts[0] if name in _METER else parts[1]
+            offset, code = form[name]
+            pack_into(code, self.map, at + offset, value)
+        self.put(meters_used=max(self.get("meters_used"), number + 1))
+
+    def put_window(self, row: int, /, highs: dict[int, tuple[int, int]], **fields: int) -> None:
+        at = self.at["windows_at"] + row * WINDOW_SIZE
+        self._put_row(at, _WINDOW, fields)
+        self._put_pairs(at + WINDOW_HEAD, highs)
+
+    def put_phase(self, row: int, /, figures: dict[int, tuple[int, int]], **fields: int) -> None:
+        at = self.at["phases_at"] + row * PHASE_SIZE
+        self._put_row(at, _PHASE, fields)
+        self._put_pairs(at + PHASE_HEAD, figures)
+
+    def _put_row(self, at: int, form: dict[str, tuple[int, str]], fields: dict[str, int]) -> None:
+        for name, value in fields.items():
+            offset, code = form[name]
+            pack_into(code, self.map, at + offset, value)
+
+    def _put_pairs(self, at: int, pairs: dict[int, tuple[int, int]]) -> None:
+        """Two figures for each meter."""
+        for number, pair in pairs.items():
+            pack_into("<QQ", self.map, at + number * FIGURES_SIZE, *pair)
 
     def blob(self, data: bytes) -> int:
         """Add a blob; its number, or 0 if there is no room for it."""

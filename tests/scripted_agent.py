@@ -33,7 +33,7 @@ class Agent(RingMemory):
 
     def __init__(self) -> None:
         super().__init__(
-            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1, blobs=BLOBS,
+            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS,
             seals=fcntl.F_SEAL_SHRINK,
         )  # fmt: skip
         self.put(started=START, coverage=SEEN)
@@ -84,13 +84,19 @@ class Agent(RingMemory):
         self.record(RingEvent.FREED, slot, **fields)
         self.clear_live(slot)
 
-    def program(self, slot: int, number: int, ran: bool = False) -> None:
+    def program(self, slot: int, number: int, ran: bool = False, workload: int | None = None, mesh: int = 0) -> None:
+        """``workload`` is its number if the program is not the only one of its workload."""
+        fields = {"program": number, "per_bank": number if workload is None else workload, "size": 512, "address": 77}
         cores = self.blob((0b11).to_bytes(8, "little"))
-        frame = self.record(RingEvent.PROGRAM, slot, kind=PROGRAM_FRAME, program=number, size=512, address=77)
-        self.keep(slot, frame._replace(cores=cores))
+        self.keep(slot, self.record(RingEvent.PROGRAM, slot, kind=PROGRAM_FRAME, cores=cores, mesh=mesh, **fields))
         if ran:
-            run = self.record(RingEvent.RUN, slot, program=number, cores=cores)
-            self.keep(slot, frame._replace(cores=cores, flags=RAN, time=run.time))
+            self.run(slot)
+
+    def run(self, slot: int, mesh: int = 0) -> None:
+        """The workload of which the program in that slot is the first."""
+        frame = self.live[slot]
+        run = self.record(RingEvent.RUN, slot, program=frame.program, per_bank=frame.per_bank, mesh=mesh)
+        self.keep(slot, frame._replace(flags=RAN, time=run.time))
 
     def churn(self, count: int, slot: int = TABLE - 1) -> None:
         """So many records that change nothing in the end; ``count`` is even."""
@@ -98,11 +104,11 @@ class Agent(RingMemory):
             self.allocate(slot, 7)
             self.free(slot)
 
-    def destroyed(self, slot: int, number: int) -> None:
+    def destroyed(self, slot: int, number: int, mesh: int = 0) -> None:
         for gone in [s for s, allocation in self.live.items() if allocation.program == number]:
             del self.live[gone]
             self.clear_live(gone)
-        self.record(RingEvent.DESTROYED, slot, program=number)
+        self.record(RingEvent.DESTROYED, slot, program=number, mesh=mesh)
 
 
 class Reader:

@@ -94,6 +94,16 @@ void tiny_pairs(uint64_t count, uint64_t live) {
     }
 }
 
+// Allocates or frees one of 100 buffers.
+API void tiny_one(uint64_t number, bool allocate);
+void tiny_one(uint64_t number, bool allocate) {
+    static int allocator;
+    static Buffer buffers[100];
+    Buffer& buffer = buffers[number % 100];
+    buffer = {1048640 + number % 100 * 4096, 4096, 4096, static_cast<uint32_t>(number & 1), 0, &mesh_object};
+    allocate ? static_cast<void>(allocate_buffer(&allocator, &buffer)) : deallocate_buffer(&allocator, &buffer);
+}
+
 // Never called; but a library whose functions nobody calls through its table is none the agent believes in.
 API void tiny_end(void* allocator);
 void tiny_end(void* allocator) {

@@ -46,6 +46,11 @@ public:
     void closed(void* device) noexcept;
     void cache_cleared(void* device) noexcept;
 
+    // A buffer is about to be allocated.
+    [[gnu::hot]] void allocating() const noexcept {
+        store.prefetch();
+        meshes_.prefetch();
+    }
     [[gnu::hot]] void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary);
     // Returns the index of its mesh, for freed(); kNoMesh if it was not in the table.
     [[gnu::hot]] uint16_t freeing(const Metal& metal, void* allocator, void* buffer);

@@ -46,17 +46,26 @@ inline bool is_per_core(const Metal& metal, const ProcessTraits& traits, void* b
 // Adds what is to be known beside address and flags. False if it is no buffer that takes memory of a device.
 inline bool describe_new(const Metal& metal, const ProcessTraits& traits, void* allocator, void* buffer,
                          NewBuffer& found) {
-    uint32_t type = metal.call<uint32_t>(kCall_buffer_type, buffer);
-    found.size = metal.call<uint64_t>(kCall_buffer_size, buffer);
+    uint32_t type;
+    const BufferFields& fields = metal.fields;
+    if (__builtin_expect(fields.known, 1)) {
+        const char* object = fields.object_of(buffer);
+        type = fields.load<uint32_t>(object, fields.type);
+        found.size = fields.load<uint64_t>(object, fields.size);
+        found.layout = static_cast<uint8_t>(fields.load<uint32_t>(object, fields.layout));
+    } else {
+        type = metal.call<uint32_t>(kCall_buffer_type, buffer);
+        found.size = metal.call<uint64_t>(kCall_buffer_size, buffer);
+        found.layout = metal.has(kCall_buffer_layout)
+                           ? static_cast<uint8_t>(metal.call<uint32_t>(kCall_buffer_layout, buffer))
+                           : kUnknownLayout;
+    }
     found.kind = static_cast<Kind>(type);
     if (found.size == 0 || type >= kBufferTypes || found.kind == Kind::kHost) {
         return false;
     }
     found.object = reinterpret_cast<uint64_t>(buffer);
-    found.per_bank = metal.call<uint64_t>(kCall_buffer_per_bank, buffer);
-    found.layout = metal.has(kCall_buffer_layout)
-                       ? static_cast<uint8_t>(metal.call<uint32_t>(kCall_buffer_layout, buffer))
-                       : kUnknownLayout;
+    found.per_bank = metal.real<uint64_t (*)(void*)>(metal.buffer_per_bank)(buffer);
     if (traits.hybrid && found.kind == Kind::kL1 && metal.has(kCall_buffer_page)) {
         uint64_t page = metal.call<uint64_t>(kCall_buffer_page, buffer);
         uint64_t unit = metal.call<uint32_t>(kCall_alignment, allocator, 0u);
@@ -75,8 +84,18 @@ inline bool describe_new(const Metal& metal, const ProcessTraits& traits, void* 
 inline OldBuffer describe_old(const Metal& metal, const ProcessTraits& traits, void* buffer, bool any_earlier,
                               bool any_per_core) {
     OldBuffer found;
-    found.type = metal.call<uint32_t>(kCall_buffer_type, buffer);
-    found.address = metal.call<uint64_t>(kCall_buffer_address, buffer);
+    const BufferFields& fields = metal.fields;
+    const char* object = __builtin_expect(fields.known, 1) ? fields.object_of(buffer) : nullptr;
+    bool guarded = object == nullptr ||
+                   (fields.allocated != FieldPlace::kNone && fields.load<uint8_t>(object, fields.allocated) == 0);
+    if (__builtin_expect(!guarded, 1)) {
+        found.type = fields.load<uint32_t>(object, fields.type);
+        found.address = fields.address_bytes == 4 ? fields.load<uint32_t>(object, fields.address)
+                                                  : fields.load<uint64_t>(object, fields.address);
+    } else {  // not known, or the function has more to say
+        found.type = metal.call<uint32_t>(kCall_buffer_type, buffer);
+        found.address = metal.call<uint64_t>(kCall_buffer_address, buffer);
+    }
     found.per_bank = any_earlier ? metal.call<uint64_t>(kCall_buffer_per_bank, buffer) : 0;
     found.per_core = any_per_core && static_cast<Kind>(found.type) == Kind::kL1 && is_per_core(metal, traits, buffer);
     found.object = reinterpret_cast<uint64_t>(buffer);

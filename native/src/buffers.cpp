@@ -72,6 +72,9 @@ void Buffers::add(uint16_t index, const NewBuffer& buffer) noexcept {
         made(slot, store_.table()[slot]);
         mesh.reserved[static_cast<uint8_t>(buffer.kind)] += reserved;
         mesh.buffers++;
+        if (buffer.kind == Kind::kL1) {
+            meshes_.allocated_l1(index, buffer.address);
+        }
     }
 }
 

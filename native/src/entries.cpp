@@ -9,17 +9,26 @@
 #define TTMEM_EXPORT extern "C" __attribute__((visibility("default")))
 
 using ttmem::Agent;
+using ttmem::Gauge;
 using ttmem::Locked;
+using ttmem::Metering;
 using ttmem::Phase;
 using ttmem::Store;
 
 namespace {
 
+// DRAM with traces, and everything in L1; then every kind in the order of its number.
+constexpr ttmem::Gauge kKindGauges[] = {
+    Gauge::kDram, Gauge::kL1,         Gauge::kHost,   Gauge::kL1Small,      Gauge::kTrace,          Gauge::kCb,
+    Gauge::kDfb,  Gauge::kScratchpad, Gauge::kKernel, Gauge::kFabricKernel, Gauge::kDispatchKernel, Gauge::kFirmware,
+};
+constexpr size_t kFigures = 2 + sizeof(kKindGauges) / sizeof(kKindGauges[0]);
+
 // What one chip holds, or all together.
 struct Metered {
     int32_t device;  // Metal's number, -1 for all
     uint32_t kinds;  // bit per kind that can be seen
-    ttmem::Meter gauges[ttmem::kGauges];
+    ttmem::Figures figures[kFigures];
 };
 
 constexpr int kOff = -1, kNothingYet = 0;
@@ -28,17 +37,21 @@ constexpr int kOff = -1, kNothingYet = 0;
 int copy(const Store& store, Metered* out, size_t room) {
     const ttmem::Header* header = store.header();
     size_t count = 0;
-    auto put = [&](int32_t device, const ttmem::Meters* meters) {
-        if (meters != nullptr && count++ < room) {
+    auto put = [&](int32_t device, uint32_t chip) {
+        if (store.metering.knows(chip) && count++ < room) {
             Metered& row = out[count - 1];
             row.device = device;
             row.kinds = static_cast<uint32_t>(header->coverage);
-            std::memcpy(row.gauges, meters->gauges, sizeof(row.gauges));
+            row.figures[0] = store.metering.read(Gauge::kDramPool, chip);
+            row.figures[1] = store.metering.read_l1(chip);
+            for (size_t i = 2; i < kFigures; i++) {
+                row.figures[i] = store.metering.read(kKindGauges[i - 2], chip);
+            }
         }
     };
-    put(-1, &store.metering.all());
+    put(-1, Metering::kAllChips);
     for (uint32_t chip = 0; chip < header->chips_used; chip++) {
-        put(static_cast<int32_t>(store.chips()[chip].number), store.metering.of_chip(chip));
+        put(static_cast<int32_t>(store.chips()[chip].number), chip);
     }
     return static_cast<int>(count);
 }

@@ -137,8 +137,11 @@ TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
     InFlight flying(agent);
+    if (agent != nullptr) {
+        agent->allocating();
+    }
     uint64_t address = watched(metal, self, nullptr, nullptr, [&] {
-        return metal.real<uint64_t (*)(void*, void*)>(ttmem::kHook_allocate_buffer)(self, buffer);
+        return metal.real<uint64_t (*)(void*, void*)>(metal.allocate_buffer)(self, buffer);
     });
     ttmem::look_at_stack();
     report(metal, agent, [&] { agent->allocated(metal, self, buffer, address, loading_binaries > 0); });
@@ -151,7 +154,7 @@ TTMEM_HOT void ttmem_deallocate_buffer(void* self, void* buffer) {
     InFlight flying(agent);
     uint16_t mesh = ttmem::kNoMesh;
     report(metal, agent, [&] { mesh = agent->freeing(metal, self, buffer); });
-    metal.real<void (*)(void*, void*)>(ttmem::kHook_deallocate_buffer)(self, buffer);
+    metal.real<void (*)(void*, void*)>(metal.deallocate_buffer)(self, buffer);
     report(metal, agent, [&] { agent->freed(metal, self, mesh); });
 }
 
@@ -288,14 +291,15 @@ TTMEM_HOT void ttmem_load_binaries(void* self, void* queue) {
         Loading() { loading_binaries++; }
         ~Loading() { loading_binaries--; }
     } loading;
-    metal_of(TTMEM_CALLER).real<void (*)(void*, void*)>(ttmem::kHook_load_binaries)(self, queue);
+    const Metal& metal = metal_of(TTMEM_CALLER);
+    metal.real<void (*)(void*, void*)>(metal.load_binaries)(self, queue);
 }
 
 TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     void* impl = *workload;  // a MeshWorkload is a pointer to its MeshWorkloadImpl
     watched(metal, nullptr, nullptr, impl,
-            [&] { metal.real<void (*)(void*, void**, bool)>(ttmem::kHook_enqueue)(queue, workload, blocking); });
+            [&] { metal.real<void (*)(void*, void**, bool)>(metal.enqueue)(queue, workload, blocking); });
     Agent* agent = Agent::current(metal);
     ttmem::look_at_stack();
     report(metal, agent, [&] { agent->launched(metal, impl); });
@@ -305,13 +309,13 @@ TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking) {
 TTMEM_HOT void ttmem_compile_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, mesh, nullptr,
-            [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_compile_workload)(self, mesh); });
+            [&] { metal.real<void (*)(void*, void*)>(metal.compile_workload)(self, mesh); });
 }
 
 TTMEM_HOT void ttmem_finalize_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, mesh, nullptr,
-            [&] { metal.real<void (*)(void*, void*)>(ttmem::kHook_finalize_workload)(self, mesh); });
+            [&] { metal.real<void (*)(void*, void*)>(metal.finalize_workload)(self, mesh); });
 }
 
 void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third) {

@@ -3,13 +3,16 @@
 // table and blobs. src/ttmem/wire/agent_ring.py is the same layout for Python; a test (test_ring_layout.py) compares
 // them.
 //
-//   0          header
-//   meshes_at  meshes: a mesh or submesh with its geometry and its last audit; a single chip is a 1x1 mesh
-//   chips_at   chips: unique id, Metal's number, architecture
-//   meters_at  meters: what is held now and was at most, first of all chips together, then of groups of chips
-//   ring_at    ring: the last ring_slots records, slot = sequence % ring_slots; overwritten, never waited for
-//   table_at   live table: the ALLOCATED record of everything live; sequence 0 marks a free slot
-//   blobs_at   blobs: names, core sets and chip lists, written once, found by offset
+//   0           header
+//   meshes_at   meshes: a mesh or submesh with its geometry and its last audit; a single chip is a 1x1 mesh
+//   chips_at    chips: unique id, Metal's number, architecture
+//   meters_at   meters: what is held now, one for each gauge of all chips together, then one for each group of chips
+//   groups_at   groups: of each meter its gauge, its chips, and how high it was
+//   windows_at  windows: the highest value of each meter, for each of the last stretches of half a ring
+//   phases_at   phases that are open: of each its begin, and of each meter its value then and its highest since
+//   ring_at     ring: the last ring_slots records, slot = sequence % ring_slots; overwritten, never waited for
+//   table_at    live table: the ALLOCATED record of everything live; sequence 0 marks a free slot
+//   blobs_at    blobs: names, core sets and chip lists, written once, found by offset
 //
 // One writer at a time (a spin lock inside the process). A record is complete when header.head has reached its
 // sequence, so a writer killed half way leaves nothing a reader would take for a record.
@@ -21,25 +24,30 @@
 namespace ttmem {
 
 constexpr uint64_t kMagic = 0x676e726d656d7474;  // "ttmemrng"
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 constexpr uint32_t kRingSlots = 1u << 16;
 constexpr uint32_t kTableSlots = 1u << 18;
 constexpr uint32_t kMeshes = 256;
 constexpr uint32_t kChips = 256;
-constexpr uint32_t kMeters = kChips + 1;
+constexpr uint32_t kMeters = 4096;
+constexpr uint32_t kWindows = 64;
+constexpr uint32_t kWindowRecords = kRingSlots / 2;
+constexpr uint32_t kOpenPhases = 64;
 constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
-    kOpened = 1,        // mesh; size = bytes in its banks from before the agent could see, which have no records
-    kClosing = 2,       // mesh; everything it held is still in the table
-    kClosed = 3,        // mesh; everything it held was freed before this record
-    kAllocated = 4,     // an allocation, which has that table slot
-    kFreed = 5,         // the allocation in that table slot
-    kProgram = 6,       // a program's frame: size = bytes of the kernel ring it needs, address = Metal's program id
-    kRun = 7,           // program was launched on its cores
-    kDestroyed = 8,     // program and all its parts are gone
+    kOpened = 1,     // mesh; size = bytes in its banks from before the agent could see, which have no records
+    kClosing = 2,    // mesh; everything it held is still in the table
+    kClosed = 3,     // mesh with its submeshes; everything they held was freed before this record
+    kAllocated = 4,  // an allocation, which has that table slot
+    kFreed = 5,      // the allocation in that table slot
+    kProgram = 6,    // a program's frame: size = bytes of the kernel ring it needs, address = Metal's program id,
+                     // per_bank = number of its workload or 0
+    kRun = 7,        // a workload was launched, all its programs at once: per_bank = its number, mesh = that with the
+                     // allocator, slot and program = those of one of its frames. None if it ran last on that mesh.
+    kDestroyed = 8,  // program and all its parts are gone
     kCacheCleared = 9,  // the program cache of a mesh was emptied on request
     kPhaseBegan = 10,   // of the workload's own naming: address = its number, size = that of the phase around it or 0
     kPhaseEnded = 11,   // address = its number
@@ -67,7 +75,7 @@ enum class Kind : uint8_t {
 constexpr uint8_t kShared = 1;     // lies inside an L1 buffer that is counted already
 constexpr uint8_t kWholesale = 2;  // freed with everything else of its allocator
 constexpr uint8_t kBinary = 4;     // a DRAM buffer that holds a workload's kernel binaries
-constexpr uint8_t kRan = 8;        // of a program frame in the table: it has run, last at its time
+constexpr uint8_t kRan = 8;        // of a program frame in the table: its workload has run, last at the frame's time
 constexpr uint8_t kKept = 16;      // an operation that made a program made it, too, and did not return it
 constexpr uint8_t kPerCore = 32;   // a buffer with an address of its own on each core: `address` is that of the first
 
@@ -121,8 +129,9 @@ struct Mesh {
     uint64_t mismatches;
     uint64_t audited;  // time of the last one
     uint64_t map_end;  // where a core's firmware ends and its kernel ring begins, 0 unknown
+    uint64_t opened;   // sequence of its kOpened record: indices are used again, earlier records mean another mesh
     Bank banks[5];     // by BufferType
-    uint8_t spare[208];
+    uint8_t spare[200];
 };
 static_assert(sizeof(Mesh) == 512);
 constexpr uint32_t kNoMeshId = 0xffffffff;
@@ -139,43 +148,82 @@ struct Chip {
 static_assert(sizeof(Chip) == 64);
 constexpr uint32_t kNoBoard = 0xffffffff;
 
-// What is held of one kind or pool, in bytes.
+// What is held of one kind or pool, in bytes. Every allocation changes it, so it is small. The highs are those since
+// the meters were last folded: only then they are compared with the other figures that are kept of a meter.
 struct Meter {
     uint64_t used;
     uint64_t reserved;  // what the allocators took; the parts of programs lie outside their banks
-    uint64_t peak;      // of used, since the peaks were last reset
-    uint64_t reserved_peak;
+    uint64_t high;      // of used
+    uint64_t reserved_high;
 };
 static_assert(sizeof(Meter) == 32);
 
-// What there is a meter for: every kind, and two pools. A pool shares a cache line with the kind that is busiest in it.
+// What there is a meter for: every kind, and three pools. A pool shares a cache line with the kind that is busiest in
+// it.
 enum class Gauge : uint8_t {
     kDramPool = 0,  // DRAM, TRACE
     kDram = 1,
-    kL1Pool = 2,  // L1, L1_SMALL, CB, DFB, SCRATCHPAD, KERNEL, FIRMWARE
+    kL1BufferPool = 2,  // L1, L1_SMALL: what allocators give out
     kL1 = 3,
-    kHost = 4,
-    kL1Small = 5,
-    kTrace = 6,
-    kCb = 7,
-    kDfb = 8,
-    kScratchpad = 9,
-    kKernel = 10,
-    kFabricKernel = 11,
-    kDispatchKernel = 12,
-    kFirmware = 13,
+    kProgramPool = 4,  // CB, DFB, SCRATCHPAD, KERNEL, FIRMWARE: the parts of programs, which take turns in L1
+    kCb = 5,
+    kHost = 6,
+    kL1Small = 7,
+    kTrace = 8,
+    kDfb = 9,
+    kScratchpad = 10,
+    kKernel = 11,
+    kFabricKernel = 12,
+    kDispatchKernel = 13,
+    kFirmware = 14,
 };
-constexpr uint32_t kGauges = 14;
+constexpr uint32_t kGauges = 15;
 
-// Of each of some chips that were always part of the same meshes, and therefore hold the same. The first has no chips
-// of its own: it is the sum over all of them.
-struct Meters {
+// The chips that always counted the same of one gauge, and therefore share a meter. Of each chip, not their sum. The
+// first kGauges are of all chips together and have no chips of their own.
+struct Group {
     uint64_t chips[4];  // bit per chip
-    uint8_t spare[32];
-    Meter gauges[kGauges];
+    uint64_t peak;      // of used, since the workload last reset the peaks, up to the last fold
+    uint64_t reserved_peak;
+    uint64_t ever;  // of used, since the agent started, up to the last fold
+    uint64_t reserved_ever;
+    uint32_t gauge;
+    uint8_t spare[60];
 };
-static_assert(sizeof(Meters) == 512);
-static_assert(sizeof(Meters::chips) * 8 == kChips);
+static_assert(sizeof(Group) == 128);
+static_assert(sizeof(Group::chips) * 8 == kChips);
+
+struct High {
+    uint64_t used, reserved;
+};
+
+// The highest value of each meter from just before the first to just after the last record of the window. The row is
+// that of the number modulo kWindows.
+struct Window {
+    uint64_t number;  // from 1; 0 while the row is being cleared for the next one
+    uint64_t first;   // sequence
+    uint64_t last;    // 0 while it is open: then the highs are those up to the last fold
+    uint8_t spare[40];
+    High highs[kMeters];
+};
+static_assert(sizeof(Window) == 64 + 16 * kMeters);
+
+// Of `used` of one meter.
+struct Reached {
+    uint64_t begin;
+    uint64_t peak;  // since then, up to the last fold
+};
+
+struct OpenPhase {
+    uint64_t began;  // sequence of its kPhaseBegan record; 0: the row is free
+    uint64_t ident;
+    uint64_t parent;
+    uint64_t time;
+    uint32_t name;  // blob
+    uint8_t spare[28];
+    Reached figures[kMeters];
+};
+static_assert(sizeof(OpenPhase) == 64 + 16 * kMeters);
 
 struct Header {
     uint64_t magic;
@@ -190,7 +238,10 @@ struct Header {
     uint64_t started;   // CLOCK_MONOTONIC, nanoseconds
     uint64_t coverage;  // bit per kind that the hooks of this wheel can see
     uint32_t meters_at, meters;
-    uint8_t spare[40];
+    uint32_t groups_at;  // as many as meters
+    uint32_t windows_at, windows;
+    uint32_t phases_at, phases;
+    uint8_t spare[20];
     // From here on it changes.
     uint64_t head;  // sequence of the newest complete record
     uint32_t table_high;
@@ -206,9 +257,12 @@ struct Header {
     uint64_t meshes_full;  // allocators not followed because all meshes were open
     uint64_t meters_used;
     uint64_t earlier_frees;  // of buffers from before the agent could see
-    uint8_t spare2[32];
-    char wheel[256];    // path of libtt_metal.so
-    char trouble[512];  // what is inert and why, one sentence each, separated by newlines
+    uint64_t meters_turn;    // odd while meters are split or folded
+    uint64_t window;         // number of the window that is open
+    uint64_t phases_began;   // all there ever were
+    uint64_t phases_full;    // of these, those that had no row because so many were open
+    char wheel[256];         // path of libtt_metal.so
+    char trouble[512];       // what is inert and why, one sentence each, separated by newlines
     uint8_t rest[3072];
 };
 static_assert(sizeof(Header) == 4096);

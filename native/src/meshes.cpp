@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "meshes.h"
 
+#include <algorithm>
+
 namespace ttmem {
 
 uint16_t Meshes::look_up(void* allocator) noexcept {
@@ -9,7 +11,7 @@ uint16_t Meshes::look_up(void* allocator) noexcept {
         return kNoMesh;
     }
     last_allocator_ = allocator;
-    last_found_ = static_cast<uint16_t>(*found);
+    __atomic_store_n(&last_found_, static_cast<uint16_t>(*found), __ATOMIC_RELAXED);
     return last_found_;
 }
 
@@ -44,11 +46,7 @@ uint16_t Meshes::add(NewMesh&& mesh) {
     for (uint64_t bytes : mesh.own.earlier_reserved) {
         earlier += bytes;
     }
-    set(index, mesh.shared, std::move(mesh.own));
-    store_.append(Event::kOpened, [&](Record& r) {
-        r.mesh = index;
-        r.size = earlier;
-    });
+    set(index, mesh.shared, std::move(mesh.own), earlier);
     return index;
 }
 
@@ -66,21 +64,46 @@ uint16_t Meshes::free_index() const noexcept {
     return kNoMesh;
 }
 
-void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own) {
+// `earlier` is the bytes in its banks from before the agent could see.
+void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier) {
     store_.metering.set_mesh(index, shared, own.chips);
     if (index == open_.size()) {
         open_.push_back(std::move(own));
     } else {
         open_[index] = std::move(own);
     }
+    if (open_[index].allocator != nullptr) {
+        find_neighbours(index);
+    }
     last_set_ = index;
     Mesh& there = store_.meshes()[index];
     uint32_t turn = __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
     there = shared;
     there.turn = turn;
+    there.opened = store_.header()->head + 1;
     __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
     Header* header = store_.header();
     header->meshes_used = header->meshes_used > index ? header->meshes_used : index + 1u;
+    store_.append(Event::kOpened, [&](Record& r) {
+        r.mesh = index;
+        r.size = earlier;
+    });
+}
+
+// Two meshes with allocators of their own may have the same chips, and then their programs take turns there.
+void Meshes::find_neighbours(uint16_t index) noexcept {
+    const std::vector<uint16_t>& chips = open_[index].chips;
+    neighbours_[index] = index;
+    launched_[index] = {};
+    for (size_t i = 0; i < open_.size(); i++) {
+        const OpenMesh& other = open_[i];
+        bool shares =
+            i != index && other.allocator != nullptr &&
+            std::find_first_of(chips.begin(), chips.end(), other.chips.begin(), other.chips.end()) != chips.end();
+        if (shares && neighbours_[i] != neighbours_[index]) {
+            std::replace(neighbours_, neighbours_ + open_.size(), uint16_t{neighbours_[i]}, neighbours_[index]);
+        }
+    }
 }
 
 uint16_t Meshes::submesh(uint16_t parent, const uint32_t range[4]) {
@@ -114,7 +137,7 @@ uint16_t Meshes::submesh(uint16_t parent, const uint32_t range[4]) {
     OpenMesh own{};
     own.grid = mesh.grid;
     own.chips = std::move(chips);
-    set(index, shared, std::move(own));
+    set(index, shared, std::move(own), 0);
     return index;
 }
 

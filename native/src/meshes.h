@@ -21,10 +21,11 @@ struct alignas(64) OpenMesh {
     uint64_t buffers;                 // live ones
     uint32_t unit;                    // what sizes in a bank are rounded up to
     uint32_t events;                  // allocations and frees so far
-    uint64_t next_audit;              // CLOCK_MONOTONIC, nanoseconds
+    uint64_t lowest_l1;  // address of the L1 buffers allocated since the workload that ran last began to run
 
-    void* allocator;  // nullptr: closed, or a submesh
-    void* device;     // the MeshDevice, or the IDevice of a chip that was opened by itself
+    uint64_t next_audit;  // CLOCK_MONOTONIC, nanoseconds
+    void* allocator;      // nullptr: closed, or a submesh
+    void* device;         // the MeshDevice, or the IDevice of a chip that was opened by itself
     uint32_t rows, columns;
     std::vector<uint16_t> chips;
     Cores grid;
@@ -48,6 +49,12 @@ public:
         bool again = allocator == last_allocator_;  // nearly always
         return __builtin_expect(again, 1) ? last_found_ : look_up(allocator);
     }
+    // Where a buffer will probably be counted next: the cache lines that this changes. Also without the lock.
+    [[gnu::hot]] void prefetch() const noexcept {
+        const uint16_t index = __atomic_load_n(&last_found_, __ATOMIC_RELAXED);
+        __builtin_prefetch(&open_.data()[index], 1);
+        store_.metering.prefetch(index);
+    }
     uint16_t with_device(void* device) const noexcept;
 
     // Also without the lock: a mesh never moves in memory.
@@ -62,6 +69,32 @@ public:
     // Records that a mesh was closed, with its submeshes. Nothing may be live there.
     void close(uint16_t index);
 
+    // Is this launch to be recorded? Not if the workload ran last on the mesh: it changes nothing then. It is recorded
+    // again if an L1 buffer was allocated lower than before: the room between program and buffers is then another.
+    [[gnu::hot]] bool launched(uint16_t index, uint32_t workload) noexcept {
+        Launched& last = launched_[neighbours_[index]];
+        if (last.workload == workload) {
+            return false;
+        }
+        if (last.before != workload) {
+            last.before = workload;
+            open_[index].lowest_l1 = ~uint64_t{0};
+        }
+        last.workload = workload;
+        return true;
+    }
+    // The next launch of this workload there is to be recorded in any case.
+    void forget_launch(uint16_t index, uint32_t workload) noexcept {
+        Launched& last = launched_[neighbours_[index]];
+        last.workload = last.workload == workload ? 0 : last.workload;
+    }
+    [[gnu::hot]] void allocated_l1(uint16_t index, uint64_t address) noexcept {
+        if (__builtin_expect(address < open_[index].lowest_l1, 0)) {
+            open_[index].lowest_l1 = address;
+            launched_[neighbours_[index]].workload = 0;
+        }
+    }
+
     // An allocator whose buffers have no records: there was no room for its mesh, or it was closed.
     void ignore(void* allocator) noexcept { ignored_.insert_once(key_of(allocator), 1); }
     bool is_ignored(void* allocator) const noexcept { return ignored_.find(key_of(allocator)) != nullptr; }
@@ -70,12 +103,23 @@ private:
     static uint64_t key_of(void* allocator) { return reinterpret_cast<uint64_t>(allocator); }
     [[gnu::hot]] uint16_t look_up(void* allocator) noexcept;
     uint16_t free_index() const noexcept;
-    void set(uint16_t index, const Mesh& shared, OpenMesh&& own);
+    void find_neighbours(uint16_t index) noexcept;
+    void set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier);
+
+    // Of meshes that share chips.
+    struct Launched {
+        uint32_t workload;  // that ran last; 0: none, or its next launch is to be recorded as well
+        uint32_t before;    // the same, but it stays
+    };
 
     Store& store_;
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
     uint16_t last_set_ = 0;
+    Launched launched_[kMeshes] = {};
+    // By index: meshes with the same number may have chips in common, directly or by way of others. Then a launch on
+    // one counts as one on each of them, so that too many are recorded rather than too few.
+    uint16_t neighbours_[kMeshes] = {};
     std::vector<OpenMesh> open_;  // by the index of the Mesh; its room is reserved
     Map allocators_;              // AllocatorImpl -> index
     Map ignored_;                 // AllocatorImpl -> 1

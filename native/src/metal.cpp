@@ -308,6 +308,7 @@ const Metal* make(uintptr_t address) {
     }
     Metal& metal = copy(count);
     metal.begin = object.begin;
+    metal.code_end = object.end;
     std::snprintf(metal.path, sizeof(metal.path), "%s", object.path);
     // Pinned: functions remembered here must not be unmapped.
     void* handle = dlopen(object.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
@@ -324,8 +325,16 @@ const Metal* make(uintptr_t address) {
     metal.operator_delete = delete_of(object, handle);
     metal.called = called_through_table(object);
     check_vtable(metal);
+    metal.fields = find_buffer_fields(metal);
     stand_in_for_missing(metal, count);
     check(metal);
+    metal.allocate_buffer = metal.hooks[kHook_allocate_buffer];
+    metal.deallocate_buffer = metal.hooks[kHook_deallocate_buffer];
+    metal.enqueue = metal.hooks[kHook_enqueue];
+    metal.compile_workload = metal.hooks[kHook_compile_workload];
+    metal.finalize_workload = metal.hooks[kHook_finalize_workload];
+    metal.load_binaries = metal.hooks[kHook_load_binaries];
+    metal.buffer_per_bank = metal.calls[kCall_buffer_per_bank];
     __atomic_store_n(&metal.end, object.end, __ATOMIC_RELEASE);
     copy_count.store(count + 1, std::memory_order_release);
     return &metal;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "buffer_fields.h"
 #include "layout.h"
 
 namespace ttmem {
@@ -46,10 +47,16 @@ struct Returned {
     Returned& operator=(const Returned&) = delete;
 };
 
-// One loaded copy of libtt_metal.so.
-struct Metal {
+// One loaded copy of libtt_metal.so. What a cached operation needs comes first, on two cache lines.
+struct alignas(64) Metal {
     uintptr_t begin, end;  // where it lies
     uint64_t coverage;     // bit per kind that can be seen
+    BufferFields fields;
+    // Of those below, once more.
+    void *allocate_buffer, *deallocate_buffer;
+    void *buffer_per_bank, *enqueue, *compile_workload, *finalize_workload, *load_binaries;
+
+    uintptr_t code_end;  // as end, but known earlier
     void* hooks[kHookCount];
     void* calls[kCallCount];
     uint64_t called;               // bit per hook: the library calls it in a way that can be stood in for
@@ -64,6 +71,11 @@ struct Metal {
     // C++ runtime than ours, which still counts it as on its way.
     void swallowed() const noexcept;
 
+    // The first is for those that have a place of their own above.
+    template <typename F>
+    static F real(void* function) {
+        return reinterpret_cast<F>(function);
+    }
     template <typename F>
     F real(Hook hook) const {
         return reinterpret_cast<F>(hooks[hook]);

@@ -46,15 +46,17 @@ void write_began(Store& store, const Phase& phase) noexcept {
     bool room = store.header()->blobs_used < kBlobBytes / 2;
     store.header()->blobs_full += !room;
     uint32_t name = room ? store.text(phase.name) : 0;
-    store.append(Event::kPhaseBegan, [&](Record& r) {
+    const Record& began = store.append(Event::kPhaseBegan, [&](Record& r) {
         r.address = phase.ident;
         r.size = phase.parent;
         r.name = name;
     });
+    store.metering.phase_began(began);
 }
 
 void write_ended(Store& store, uint64_t ident) noexcept {
     store.append(Event::kPhaseEnded, [&](Record& r) { r.address = ident; });
+    store.metering.phase_ended(ident);
 }
 
 }  // namespace ttmem

@@ -43,7 +43,7 @@ private:
     uint32_t count_ = 0;
 };
 
-// The records: history only, no table has them.
+// The record, and the row in the table of open phases.
 void write_began(Store& store, const Phase& phase) noexcept;
 void write_ended(Store& store, uint64_t ident) noexcept;
 

@@ -31,6 +31,42 @@ Programs::Program& Programs::find_or_make(void* impl) {
     return program;
 }
 
+Programs::Workload* Programs::find_workload(void* workload) noexcept {
+    const uint32_t* index = workload_indices_.find(reinterpret_cast<uint64_t>(workload));
+    return index == nullptr ? nullptr : &workloads_[*index];
+}
+
+Programs::Workload& Programs::find_or_make_workload(void* workload) {
+    if (Workload* known = find_workload(workload)) {
+        return *known;
+    }
+    uint32_t index;
+    if (!spare_workloads_.empty()) {
+        index = spare_workloads_.back();
+        spare_workloads_.pop_back();
+    } else {
+        index = static_cast<uint32_t>(workloads_.size());
+        workloads_.emplace_back();
+    }
+    workloads_[index] = {++last_workload_, 0, false, kNoMesh, 0, kNoSlot, 0};
+    workload_indices_.insert(reinterpret_cast<uint64_t>(workload), index);
+    return workloads_[index];
+}
+
+// What is remembered for the launches of its workload may have changed. Its next launch is recorded: readers are to
+// know that this program ran as well.
+void Programs::not_ready(const Program& program) noexcept {
+    if (program.workload == 0) {
+        return;
+    }
+    Workload& workload = workloads_[program.workload - 1];
+    workload.ready = false;
+    workload.frame = kNoSlot;
+    if (program.has_mesh) {
+        meshes_.forget_launch(program.parent, workload.number);
+    }
+}
+
 // A program runs on a whole mesh, or on the submesh that its workload names.
 void Programs::set_mesh(Program& program, uint16_t parent) {
     program.parent = parent;
@@ -62,18 +98,22 @@ void Programs::laid_out(void* impl, uint16_t mesh, uint64_t metal_id, Kind kind,
         write_frame(program, 0);
     }
     replace_parts(program, kind, kind, parts);
+    not_ready(program);
 }
 
 // Records the program itself, or what has changed about it. `ring` is the bytes of the kernel ring that it uses.
 void Programs::write_frame(Program& program, uint64_t ring) {
     uint32_t slot = program.frame == kNoSlot ? store_.take_slot() : program.frame;
-    uint8_t flags = program.frame == kNoSlot || slot == kNoSlot ? 0 : store_.table()[slot].flags;
+    bool rewritten = program.frame != kNoSlot;
+    uint8_t flags = rewritten ? store_.table()[slot].flags : 0;
+    uint64_t ran_at = rewritten ? store_.table()[slot].time : 0;
+    uint32_t workload = program.workload == 0 ? 0 : workloads_[program.workload - 1].number;
     const Record& record = store_.append(Event::kProgram, [&](Record& r) {
         r.kind = Kind::kProgramFrame;
         r.flags = flags;
         r.address = program.metal_id;
         r.size = ring;
-        r.per_bank = static_cast<uint32_t>(ring);
+        r.per_bank = workload;
         r.slot = slot;
         r.mesh = program.mesh;
         r.cores = program.cores;
@@ -81,7 +121,11 @@ void Programs::write_frame(Program& program, uint64_t ring) {
         r.name = operation(store_);
     });
     store_.keep(slot, record);
+    if ((flags & kRan) != 0) {
+        store_.table()[slot].time = ran_at;
+    }
     program.frame = slot;
+    not_ready(program);
 }
 
 void Programs::add_part(Program& program, const ProgramPart& part) {
@@ -138,6 +182,7 @@ void Programs::move_to(Program& program, uint16_t mesh) {
         uint32_t slot = at - 1;
         Record part = store_.table()[slot];
         store_.append(Event::kFreed, [&](Record& r) { r = part; });
+        store_.clear(slot);
         const Record& record = store_.append(Event::kAllocated, [&](Record& r) {
             r = part;
             r.mesh = mesh;
@@ -165,6 +210,7 @@ void Programs::remove(Program& program) noexcept {
     if (program.frame != kNoSlot) {
         store_.forget(program.frame);
     }
+    not_ready(program);
     program.parts = 0;
     program.frame = kNoSlot;
     program.has_mesh = false;
@@ -172,61 +218,84 @@ void Programs::remove(Program& program) noexcept {
     program.ring_known = false;
 }
 
+// The workload goes on without the program. If its launches are marked on the frame of this program, they are from now
+// on marked on that of another.
+void Programs::leave_workload(Program& program) noexcept {
+    if (program.workload == 0) {
+        return;
+    }
+    const uint32_t index = static_cast<uint32_t>(&program - programs_.data());
+    const Record* frame = program.frame == kNoSlot ? nullptr : &store_.table()[program.frame];
+    bool ran = frame != nullptr && (frame->flags & kRan) != 0;
+    uint32_t* link = &workloads_[program.workload - 1].first;
+    while (*link != 0) {
+        Program& other = programs_[*link - 1];
+        if (*link == index + 1) {
+            *link = other.next;
+            continue;
+        }
+        if (ran && other.frame != kNoSlot) {
+            Record& heir = store_.table()[other.frame];
+            bool later = (heir.flags & kRan) != 0 && heir.time > frame->time;
+            heir.flags |= kRan;
+            heir.time = later ? heir.time : frame->time;
+            ran = false;
+        }
+        link = &other.next;
+    }
+    not_ready(program);
+    program.workload = 0;
+    program.next = 0;
+}
+
 void Programs::destroyed(void* impl) noexcept {
     Program* program = find(impl);
     if (program == nullptr) {
         return;
     }
+    leave_workload(*program);
     remove(*program);
-    uint32_t index = static_cast<uint32_t>(program - programs_.data());
-    if (program->workload != nullptr) {
-        uint32_t* link = workloads_.find(reinterpret_cast<uint64_t>(program->workload));
-        while (link != nullptr && *link != 0) {
-            if (*link == index + 1) {
-                *link = program->next;
-                break;
-            }
-            link = &programs_[*link - 1].next;
-        }
-    }
     indices_.erase(reinterpret_cast<uint64_t>(impl));
     program->impl = nullptr;
-    spare_.push_back(index);
+    spare_.push_back(static_cast<uint32_t>(program - programs_.data()));
 }
 
 void Programs::added(void* workload, void* impl, const MeshRange& range) {
     Program& program = find_or_make(impl);
-    uint32_t index = static_cast<uint32_t>(&program - programs_.data());
+    Workload& found = find_or_make_workload(workload);
+    const uint32_t number = static_cast<uint32_t>(&found - workloads_.data()) + 1;
+    const bool other = program.workload != number;
     program.range = range;
-    if (program.workload != workload) {
-        program.workload = workload;
-        uint64_t key = reinterpret_cast<uint64_t>(workload);
-        uint32_t* first = workloads_.find(key);
-        program.next = first == nullptr ? 0 : *first;
-        if (first != nullptr) {
-            *first = index + 1;
-        } else {
-            workloads_.insert(key, index + 1);
-        }
+    if (other) {
+        leave_workload(program);
+        program.workload = number;
+        program.next = found.first;
+        found.first = static_cast<uint32_t>(&program - programs_.data()) + 1;
     }
-    if (program.has_mesh && range.known) {  // it was compiled before it was known which chips it is for
+    not_ready(program);
+    // It was compiled before it was known which workload and chips it is for.
+    const uint16_t before = program.mesh;
+    if (program.has_mesh && range.known) {
         move_to(program, meshes_.submesh(program.parent, range.corners));
+    }
+    if (other && program.frame != kNoSlot && program.mesh == before) {
+        write_frame(program, store_.table()[program.frame].size);
     }
 }
 
 void Programs::workload_destroyed(void* workload) noexcept {
-    uint64_t key = reinterpret_cast<uint64_t>(workload);
-    uint32_t* first = workloads_.find(key);
-    if (first == nullptr) {
+    Workload* found = find_workload(workload);
+    if (found == nullptr) {
         return;
     }
-    for (uint32_t at = *first; at != 0;) {
+    for (uint32_t at = found->first; at != 0;) {
         Program& program = programs_[at - 1];
         at = program.next;
-        program.workload = nullptr;
+        program.workload = 0;
         program.next = 0;
     }
-    workloads_.erase(key);
+    workload_indices_.erase(reinterpret_cast<uint64_t>(workload));
+    spare_workloads_.push_back(static_cast<uint32_t>(found - workloads_.data()));
 }
 
 void Programs::remove_all(uint16_t mesh) noexcept {
@@ -237,33 +306,50 @@ void Programs::remove_all(uint16_t mesh) noexcept {
     }
 }
 
-void* Programs::launch(void* workload) {
-    const uint32_t* found = workloads_.find(reinterpret_cast<uint64_t>(workload));
-    const uint32_t first = found == nullptr ? 0 : *found;
-    for (uint32_t at = first; at != 0; at = programs_[at - 1].next) {
-        const Program& program = programs_[at - 1];
-        if (program.frame != kNoSlot && !program.ring_known) {
-            return program.impl;
-        }
-    }
-    for (uint32_t at = first; at != 0; at = programs_[at - 1].next) {
+// Returns a program of which it is to be asked how much of the kernel ring it uses; nullptr if all is known.
+void* Programs::prepare(Workload& workload) noexcept {
+    for (uint32_t at = workload.first; at != 0; at = programs_[at - 1].next) {
         const Program& program = programs_[at - 1];
         if (program.frame == kNoSlot) {
             continue;
         }
-        const Record& record = store_.append(Event::kRun, [&](Record& r) {
-            r.kind = Kind::kProgramFrame;
-            r.address = program.metal_id;
-            r.slot = program.frame;
-            r.mesh = program.mesh;
-            r.cores = program.cores;
-            r.program = program.number;
-            r.name = operation(store_);
-        });
-        Record& frame = store_.table()[program.frame];
-        frame.flags |= kRan;
-        frame.time = record.time;
+        if (!program.ring_known) {
+            return program.impl;
+        }
+        workload.parent = program.parent;
+        workload.program = program.number;
+        workload.frame = program.frame;
+        workload.metal_id = program.metal_id;
     }
+    workload.ready = true;
+    return nullptr;
+}
+
+void* Programs::launch(void* impl) {
+    Workload* workload = find_workload(impl);
+    if (workload == nullptr) {
+        return nullptr;
+    }
+    if (__builtin_expect(!workload->ready, 0)) {
+        if (void* unknown = prepare(*workload)) {
+            return unknown;
+        }
+    }
+    if (workload->frame == kNoSlot || !meshes_.launched(workload->parent, workload->number)) {
+        return nullptr;
+    }
+    const Record& record = store_.append(Event::kRun, [&](Record& r) {
+        r.kind = Kind::kProgramFrame;
+        r.address = workload->metal_id;
+        r.per_bank = workload->number;
+        r.slot = workload->frame;
+        r.mesh = workload->parent;
+        r.program = workload->program;
+        r.name = operation(store_);
+    });
+    Record& frame = store_.table()[workload->frame];
+    frame.flags |= kRan;
+    frame.time = record.time;
     return nullptr;
 }
 
@@ -284,11 +370,11 @@ void Programs::set_kernel_ring(void* impl, uint64_t bytes) {
 }
 
 uint16_t Programs::mesh_of_workload(void* workload) const noexcept {
-    const uint32_t* first = workloads_.find(reinterpret_cast<uint64_t>(workload));
-    if (first == nullptr || *first == 0) {
+    const uint32_t* index = workload_indices_.find(reinterpret_cast<uint64_t>(workload));
+    if (index == nullptr || workloads_[*index].first == 0) {
         return kNoMesh;
     }
-    const Program& program = programs_[*first - 1];
+    const Program& program = programs_[workloads_[*index].first - 1];
     return program.has_mesh ? program.parent : kNoMesh;
 }
 

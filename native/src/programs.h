@@ -37,8 +37,9 @@ public:
     void workload_destroyed(void* workload) noexcept;
     void remove_all(uint16_t mesh) noexcept;  // it is about to be closed
 
-    // Records that every program of a workload runs. If it is not known yet how much of the kernel ring one of them
-    // uses, that program is returned instead, for set_kernel_ring(), and nothing is recorded.
+    // Records that a workload was launched, unless it ran last on its mesh. If it is not known yet how much of the
+    // kernel ring one of its programs uses, that program is returned instead, for set_kernel_ring(), and nothing is
+    // recorded.
     [[gnu::hot]] void* launch(void* workload);
     void set_kernel_ring(void* impl, uint64_t bytes);
 
@@ -48,7 +49,7 @@ public:
 private:
     struct Program {
         void* impl;
-        void* workload;
+        uint32_t workload;  // an index + 1
         uint32_t number;
         uint32_t next;   // in the same workload, an index + 1
         uint32_t frame;  // slot of the program itself in the live table
@@ -61,9 +62,24 @@ private:
         bool has_mesh, compiled, ring_known;
     };
 
+    struct Workload {
+        uint32_t number;
+        uint32_t first;  // of its programs, an index + 1
+        // What a launch needs: of every program is known how much of the kernel ring it uses, and this of one of them.
+        bool ready;
+        uint16_t parent;
+        uint32_t program, frame;  // kNoSlot: none has a frame
+        uint64_t metal_id;
+    };
+
     Program* find(void* impl) noexcept;
     Program& find_or_make(void* impl);
     void set_mesh(Program& program, uint16_t parent);
+    Workload* find_workload(void* workload) noexcept;
+    Workload& find_or_make_workload(void* workload);
+    void* prepare(Workload& workload) noexcept;
+    void not_ready(const Program& program) noexcept;
+    void leave_workload(Program& program) noexcept;
     void write_frame(Program& program, uint64_t ring);
     void replace_parts(Program& program, Kind first, Kind last, const std::vector<ProgramPart>& parts);
     void add_part(Program& program, const ProgramPart& part);
@@ -72,12 +88,13 @@ private:
 
     Store& store_;
     Meshes& meshes_;
-    Map indices_;    // ProgramImpl -> index
-    Map workloads_;  // MeshWorkloadImpl -> index + 1 of its first program
+    Map indices_;           // ProgramImpl -> index
+    Map workload_indices_;  // MeshWorkloadImpl -> index
     std::vector<Program> programs_;
-    std::vector<uint32_t> spare_;    // indices
-    SlotArray<uint32_t> next_part_;  // slot -> slot + 1 of the next part of the same program
-    uint32_t last_number_ = 0;
+    std::vector<Workload> workloads_;
+    std::vector<uint32_t> spare_, spare_workloads_;  // indices
+    SlotArray<uint32_t> next_part_;                  // slot -> slot + 1 of the next part of the same program
+    uint32_t last_number_ = 0, last_workload_ = 0;
 };
 
 }  // namespace ttmem

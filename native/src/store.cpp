@@ -154,6 +154,11 @@ bool Store::create(uint32_t pid) noexcept {
     header_->chips = kChips;
     header_->meters_at = kMetersAt;
     header_->meters = kMeters;
+    header_->groups_at = kGroupsAt;
+    header_->windows_at = kWindowsAt;
+    header_->windows = kWindows;
+    header_->phases_at = kPhasesAt;
+    header_->phases = kOpenPhases;
     header_->ring_at = kRingAt;
     header_->ring_slots = kRingSlots;
     header_->table_at = kTableAt;
@@ -162,7 +167,8 @@ bool Store::create(uint32_t pid) noexcept {
     header_->blobs_size = kBlobBytes;
     header_->blobs_used = 8;  // so that no blob has number 0
     header_->started = now();
-    metering.begin(at<Meters>(kMetersAt), header_->meters_used);
+    metering.begin(header_, at<Meter>(kMetersAt), at<Group>(kGroupsAt), at<Window>(kWindowsAt),
+                   at<OpenPhase>(kPhasesAt));
     __atomic_store_n(&header_->magic, kMagic, __ATOMIC_RELEASE);
     return true;
 }
@@ -184,8 +190,19 @@ bool Store::publish() noexcept {
         Locked guard(lock);
         char* to = static_cast<char*>(copy);
         const char* from = reinterpret_cast<const char*>(header_);
-        std::memcpy(to, from, kTableAt + sizeof(Record) * header_->table_high);
-        std::memcpy(to + kBlobsAt, from + kBlobsAt, header_->blobs_used);
+        // Only what is used: a page that is copied takes memory.
+        const auto copy_part = [&](uint64_t begin, uint64_t size) { std::memcpy(to + begin, from + begin, size); };
+        copy_part(0, kMetersAt + sizeof(Meter) * header_->meters_used);
+        copy_part(kGroupsAt, sizeof(Group) * header_->meters_used);
+        for (uint64_t row = 0; row < kWindows; row++) {
+            copy_part(kWindowsAt + row * sizeof(Window), offsetof(Window, highs) + sizeof(High) * header_->meters_used);
+        }
+        for (uint64_t row = 0; row < kOpenPhases; row++) {
+            copy_part(kPhasesAt + row * sizeof(OpenPhase),
+                      offsetof(OpenPhase, figures) + sizeof(Reached) * header_->meters_used);
+        }
+        copy_part(kRingAt, kTableAt - kRingAt + sizeof(Record) * header_->table_high);
+        copy_part(kBlobsAt, header_->blobs_used);
         // The file takes the place of the private memory, so every pointer stays good.
         if (mmap(header_, kTotal, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
             munmap(copy, kTotal);
@@ -210,9 +227,15 @@ void Store::destroy() noexcept {
     fd_ = -1;
 }
 
+void Store::next_window(uint64_t first) noexcept {
+    metering.next_window(first);
+    window_end_ = first + kWindowRecords;
+}
+
 uint32_t Store::take_slot() noexcept {
     if (free_count_ > 0) {
-        return free_slots_[--free_count_];
+        __atomic_store_n(&free_count_, free_count_ - 1, __ATOMIC_RELAXED);
+        return free_slots_[free_count_];
     }
     if (header_->table_high < kTableSlots) {
         return header_->table_high;  // becomes part of the table with keep()
@@ -239,10 +262,15 @@ void Store::keep(uint32_t slot, const Record& record) noexcept {
     }
 }
 
-void Store::forget(uint32_t slot) noexcept {
+void Store::clear(uint32_t slot) noexcept {
     metering.remove(table()[slot]);
     __atomic_store_n(&table()[slot].sequence, 0, __ATOMIC_RELEASE);
-    free_slots_[free_count_++] = slot;
+}
+
+void Store::forget(uint32_t slot) noexcept {
+    clear(slot);
+    __atomic_store_n(&free_slots_[free_count_], slot, __ATOMIC_RELAXED);
+    __atomic_store_n(&free_count_, free_count_ + 1, __ATOMIC_RELAXED);
 }
 
 void Store::free(uint32_t slot, uint8_t flags) noexcept {

@@ -19,7 +19,11 @@ namespace ttmem {
 constexpr uint64_t kMeshesAt = sizeof(Header);
 constexpr uint64_t kChipsAt = kMeshesAt + sizeof(Mesh) * kMeshes;
 constexpr uint64_t kMetersAt = kChipsAt + sizeof(Chip) * kChips;
-constexpr uint64_t kRingAt = (kMetersAt + sizeof(Meters) * kMeters + 4095) & ~4095ull;  // its pages are asked for
+constexpr uint64_t kGroupsAt = kMetersAt + sizeof(Meter) * kMeters;
+constexpr uint64_t kWindowsAt = kGroupsAt + sizeof(Group) * kMeters;
+constexpr uint64_t kPhasesAt = kWindowsAt + sizeof(Window) * kWindows;
+constexpr uint64_t kRingAt =
+    (kPhasesAt + sizeof(OpenPhase) * kOpenPhases + 4095) & ~4095ull;  // its pages are asked for
 constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
 constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
 constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
@@ -100,6 +104,9 @@ public:
         fresh.slot = kNoSlot;
         fill(fresh);
         uint64_t sequence = header_->head + 1;
+        if (__builtin_expect(sequence == window_end_, 0)) {
+            next_window(sequence);
+        }
         fresh.sequence = 0;  // nobody shall read a slot that is being overwritten as what it was
         fresh.time = now();
         fresh.event = event;
@@ -113,6 +120,17 @@ public:
         // The ring is larger than the caches: the slot after next is fetched while nobody waits for it.
         __builtin_prefetch(&ring()[(sequence + 2) & (kRingSlots - 1)], 1);
         return record;
+    }
+
+    // Fetches what the next allocation will write to, while nobody waits for it. Without the lock: at worst in vain.
+    [[gnu::hot]] void prefetch() const noexcept {
+        const uint64_t head = __atomic_load_n(&header_->head, __ATOMIC_RELAXED);
+        __builtin_prefetch(&ring()[(head + 1) & (kRingSlots - 1)], 1);
+        const uint32_t count = __atomic_load_n(&free_count_, __ATOMIC_RELAXED);
+        if (count > 0) {
+            const uint32_t slot = __atomic_load_n(&free_slots_[count - 1], __ATOMIC_RELAXED);
+            __builtin_prefetch(&table()[slot < kTableSlots ? slot : 0], 1);
+        }
     }
 
     // Records an allocation and puts it into the table. Returns its slot, kNoSlot if the table is full.
@@ -134,6 +152,8 @@ public:
     [[gnu::hot]] void free(uint32_t slot, uint8_t flags) noexcept;
     // Takes an allocation out of the table without a record of its own.
     [[gnu::hot]] void forget(uint32_t slot) noexcept;
+    // The same, but the slot is not free: keep() is to follow.
+    void clear(uint32_t slot) noexcept;
     // Puts a record that was just appended into the table.
     [[gnu::hot]] void keep(uint32_t slot, const Record& record) noexcept;
     [[gnu::hot]] uint32_t take_slot() noexcept;
@@ -164,6 +184,7 @@ private:
     }
 
     static uint32_t ask_thread_id() noexcept;
+    [[gnu::cold]] void next_window(uint64_t first) noexcept;
 
     struct Thread {
         uint32_t pid, id;
@@ -172,6 +193,7 @@ private:
     static uint32_t process_;  // changes with a fork: remembered thread ids are then somebody else's
 
     Header* header_ = nullptr;
+    uint64_t window_end_ = kWindowRecords + 1;  // the first record that is not in the window that is open
     int fd_ = -1;
     bool short_ = false;
     Map blobs_;

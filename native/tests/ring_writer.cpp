@@ -4,6 +4,9 @@
 //
 //   ring_writer random FD SEED COUNT   COUNT random records, each printed field by field as it went into the ring
 //   ring_writer threads FD THREADS     threads that write until standard input ends
+//   ring_writer meters FD              commands from standard input, one a line; "done" is printed after each:
+//                                        mesh INDEX CHIP...   put SLOT KIND SIZE [MESH]   free SLOT   skip RECORDS
+//                                        reset   begin PHASE   end PHASE
 //   ring_writer pack                   lines of field values from standard input, as the bytes of a record, in hex
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,12 +17,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
+#include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "check.h"
+#include "phases.h"
 #include "store.h"
 
 using ttmem::Event;
@@ -184,6 +191,60 @@ void write_from_threads(int socket, uint32_t count) {
     }
 }
 
+void change_meters(int socket) {
+    Store store;
+    CHECK(store.create(static_cast<uint32_t>(getpid())));
+    for (uint32_t chip = 0; chip < 4; chip++) {
+        store.chips()[chip].number = chip;
+    }
+    store.header()->chips_used = 4;
+    hand_over(socket, store.fd());
+    std::map<int, uint32_t> slots;
+    std::string line;
+    while (std::getline(std::cin, line)) {
+        std::istringstream words(line);
+        std::string what;
+        words >> what;
+        if (what == "mesh") {
+            uint16_t index, chip;
+            std::vector<uint16_t> chips;
+            for (words >> index; words >> chip;) {
+                chips.push_back(chip);
+            }
+            store.metering.set_mesh(index, ttmem::Mesh{}, chips);
+        } else if (what == "put") {
+            int name;
+            std::string kind;
+            uint64_t size;
+            uint16_t mesh = 0;
+            words >> name >> kind >> size;
+            words >> mesh;
+            slots[name] = store.allocate([&](Record& r) {
+                r.kind = kind == "dram" ? Kind::kDram : Kind::kL1;
+                r.size = size;
+                r.mesh = mesh;
+            });
+        } else if (what == "free") {
+            int name;
+            words >> name;
+            store.free(slots.at(name), 0);
+        } else if (what == "skip") {
+            uint64_t count;
+            for (words >> count; count > 0; count--) {
+                store.append(Event::kCacheCleared, [](Record&) {});
+            }
+        } else if (what == "reset") {
+            store.metering.reset_peaks();
+        } else {
+            ttmem::Phase phase{};
+            words >> phase.ident;
+            what == "begin" ? write_began(store, phase) : write_ended(store, phase.ident);
+        }
+        std::printf("done\n");
+        std::fflush(stdout);
+    }
+}
+
 void pack() {
     uint64_t v[16];
     for (;;) {
@@ -225,10 +286,12 @@ int main(int argc, char** argv) {
         write_random(std::atoi(argv[2]), std::strtoull(argv[3], nullptr, 10), std::strtoull(argv[4], nullptr, 10));
     } else if (mode == "threads" && argc == 4) {
         write_from_threads(std::atoi(argv[2]), static_cast<uint32_t>(std::atoi(argv[3])));
+    } else if (mode == "meters" && argc == 3) {
+        change_meters(std::atoi(argv[2]));
     } else if (mode == "pack") {
         pack();
     } else {
-        std::fprintf(stderr, "usage: ring_writer random FD SEED COUNT | threads FD THREADS | pack\n");
+        std::fprintf(stderr, "usage: ring_writer random FD SEED COUNT | threads FD THREADS | meters FD | pack\n");
         return 2;
     }
 }

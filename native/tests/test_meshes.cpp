@@ -74,7 +74,9 @@ void submeshes() {
     CHECK((meshes[1].chips == std::vector<uint16_t>{0, 1, 4, 5}) && meshes[2].chips == std::vector<uint16_t>{7});
     CHECK(store.meshes()[1].parent == 0 && store.meshes()[1].chip_count == 4);
     CHECK(meshes.with_device(pointer(1001)) == 0 && meshes[1].allocator == nullptr);
-    CHECK(store.header()->head == 1);  // only a mesh that has an allocator is opened
+    // Each has a record, so that a reader of records alone knows since when the index means this submesh.
+    CHECK(store.header()->head == 3 && store.last().event == Event::kOpened && store.last().mesh == 2);
+    CHECK(store.meshes()[0].opened == 1 && store.meshes()[1].opened == 2 && store.meshes()[2].opened == 3);
 
     ttmem::NewMesh partly = described(2, 2, 4);  // over several hosts: not all of its chips are here
     partly.own.chips.resize(4);
@@ -111,6 +113,49 @@ void indices_are_used_again_when_there_are_no_more() {
     CHECK(meshes.with_allocator(pointer(kMeshes + 1)) == 7 && &meshes[7] == before);
     CHECK(meshes.add(described(kMeshes + 3, 1, 1)) == kNoMesh && store.header()->meshes_used == kMeshes);
     CHECK(store.meshes()[7].turn % 2 == 0);
+    CHECK(store.meshes()[9].opened == store.header()->head && store.meshes()[7].opened == store.header()->head - 1);
+}
+
+void a_launch_that_changes_nothing() {
+    Made store;
+    Meshes meshes(store);
+    ttmem::NewMesh part = described(2, 1, 1), other = described(3, 1, 1);
+    other.own.chips = {9};
+    CHECK(meshes.add(described(1, 2, 4)) == 0 && meshes.add(std::move(part)) == 1);
+    CHECK(meshes.add(std::move(other)) == 2);
+    CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
+    CHECK(meshes.launched(0, 6) && meshes.launched(0, 5) && !meshes.launched(0, 5));
+    CHECK(meshes.launched(2, 7) && !meshes.launched(0, 5));  // on other chips
+    CHECK(meshes.launched(1, 8) && meshes.launched(0, 5));   // on one of its chips
+    CHECK(meshes.launched(1, 8) && !meshes.launched(1, 8));
+    meshes.close(1);
+    CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
+    meshes.forget_launch(0, 6);
+    CHECK(!meshes.launched(0, 5));
+    meshes.forget_launch(0, 5);
+    CHECK(meshes.launched(0, 5));
+    ttmem::NewMesh both = described(4, 2, 5);  // has chips of meshes 0 and 2: their launches count for all
+    CHECK(meshes.add(std::move(both)) == 3 && meshes.launched(3, 9));
+    CHECK(meshes.launched(0, 5) && meshes.launched(2, 7) && meshes.launched(0, 5));
+}
+
+// The room between programs and buffers is what readers look at when a workload is launched.
+void a_launch_beside_a_lower_buffer() {
+    Made store;
+    Meshes meshes(store);
+    CHECK(meshes.add(described(1, 1, 1)) == 0);
+    meshes.allocated_l1(0, 1000);
+    CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
+    meshes.allocated_l1(0, 2000);  // that it is higher than another one is not known here
+    CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
+    meshes.allocated_l1(0, 2000);
+    meshes.allocated_l1(0, 3000);
+    CHECK(!meshes.launched(0, 5));
+    meshes.allocated_l1(0, 1999);
+    CHECK(meshes.launched(0, 5) && !meshes.launched(0, 5));
+    CHECK(meshes.launched(0, 6));
+    meshes.allocated_l1(0, 3000);  // lower than none that the other workload ran beside
+    CHECK(meshes.launched(0, 6) && !meshes.launched(0, 6));
 }
 
 }  // namespace
@@ -120,5 +165,7 @@ int main() {
     submeshes();
     closing_takes_the_submeshes_along();
     indices_are_used_again_when_there_are_no_more();
+    a_launch_that_changes_nothing();
+    a_launch_beside_a_lower_buffer();
     return 0;
 }

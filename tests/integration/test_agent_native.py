@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -21,9 +23,11 @@ from typing import Any, NamedTuple
 import pytest
 from native.tests.build import Build, build
 
+from tests.mock.wheel import PYTHONS, ROOT, wheel
 from tests.support import PATIENCE, wait_until
 from ttmem.doctor.required_symbols import required_symbols
 from ttmem.wire.agent_ring import BINARY, NO_MESH_ID, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
+from ttmem.wire.ring_meters import meters
 
 DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10
 BUFFERS = {DRAM, L1, L1_SMALL, TRACE}
@@ -233,7 +237,8 @@ def fold(ring: Ring) -> dict[int, Record]:
                 )  # fmt: skip
             elif record.event == RingEvent.RUN:
                 frame = table[record.slot]
-                assert frame.program == record.program
+                assert (frame.program, frame.per_bank) == (record.program, record.per_bank)
+                assert record.per_bank > 0
                 table[record.slot] = frame._replace(time=record.time, flags=frame.flags | RAN)
             elif record.event == RingEvent.DESTROYED:
                 table = {slot: allocation for slot, allocation in table.items() if allocation.program != record.program}
@@ -278,13 +283,15 @@ def seen_programs(ring: Ring, device: str) -> dict[int, Any]:
         for allocation in allocations_of(ring)
         if allocation.program and label(ring, allocation.mesh) == device
     ]
-    numbers = {allocation.program: allocation.address for allocation in allocations if allocation.kind == PROGRAM_FRAME}
+    frames = [allocation for allocation in allocations if allocation.kind == PROGRAM_FRAME]
+    numbers = {frame.program: frame.address for frame in frames}
+    launched = {frame.per_bank for frame in frames if frame.flags & RAN}  # one frame of a workload is marked
     for allocation in allocations:
         mine = seen.setdefault(numbers[allocation.program], {"parts": []})
         chips = ring.mesh(allocation.mesh).chip_count
         cores = frozenset(cores_in(ring, allocation.cores))
         if allocation.kind == PROGRAM_FRAME:
-            mine |= {"ring": allocation.size, "ran": allocation.flags & RAN != 0, "chips": chips, "cores": cores}
+            mine |= {"ring": allocation.size, "ran": allocation.per_bank in launched, "chips": chips, "cores": cores}
         else:
             assert allocation.size == allocation.per_bank * len(cores)
             assert allocation.core_count == len(cores)
@@ -434,9 +441,9 @@ def test_buffers_with_an_address_of_their_own_on_each_core(stage_of: Callable[[s
         flags = {label(ring, allocation.mesh): allocation.flags & PER_CORE for allocation in allocations_of(ring)}
         assert flags == {"chip 0": PER_CORE, "mesh 0": 0}
         assert ring.field("replaced") == ring.field("unknown_frees") == ring.field("earlier_frees") == 0
-        meters = ring.meters()
-        assert meters[None, "l1"].used == sum(size for _, _, size, *_ in own) + 6400
-        assert meters[None, "l1"].reserved == sum(per_bank * cores for _, _, _, per_bank, _, cores, _ in own) + 64 * 128
+        l1 = meters(ring)[None, "l1"]
+        assert l1.used == sum(size for _, _, size, *_ in own) + 6400
+        assert l1.reserved == sum(per_bank * cores for _, _, _, per_bank, _, cores, _ in own) + 64 * 128
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -478,6 +485,8 @@ def test_every_open_is_closed_in_the_ring(stage: Stage) -> None:
     for record in map(Record._make, records):
         if record.event in (RingEvent.OPENED, RingEvent.CLOSING, RingEvent.CLOSED, RingEvent.CACHE_CLEARED):
             story.setdefault(record.mesh, []).append(RingEvent(record.event).name)
+    parts = {number for number, mesh in enumerate(ring.meshes()) if mesh.parent != number}
+    assert {tuple(story.pop(part)) for part in parts} == {("OPENED",)}  # closed with the mesh that they are parts of
     stories = {label(ring, mesh): told for mesh, told in story.items()}
     assert stories["mesh 0"] == stories["mesh 1"] == stories["mesh 3"] == ["OPENED", "CLOSING", "CLOSED"]
     assert stories["mesh 2"] == ["OPENED", "CACHE_CLEARED", "CLOSING", "CLOSED"]
@@ -729,3 +738,35 @@ def test_a_wheel_whose_buffers_cannot_be_seen_runs_as_ever(stage: Stage, name: s
         assert not [
             allocation for allocation in allocations_of(ring) if allocation.kind not in coverage(ring) | {PROGRAM_FRAME}
         ]
+
+
+# -- fields of a Buffer ---------------------------------------------------------------------------------------------
+
+GETTERS = ("Buffer4sizeEv", "Buffer11buffer_typeEv", "Buffer13buffer_layoutEv", "Buffer7addressEv")
+PRINT_CODE = """
+import ctypes, ttnn
+(path,) = {line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("/libtt_metal.so")}
+library = ctypes.CDLL(path)
+for name in %r:
+    getter = ctypes.cast(getattr(library, "_ZNK2tt8tt_metal6" + name), ctypes.c_void_p)
+    print("code", ctypes.string_at(getter.value, %d).hex())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the code of the functions is read on x86-64 only")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_fields_of_a_buffer_are_found_in_a_real_wheel(python: str, folder: Path) -> None:
+    """Otherwise the agent calls the functions: just as right, but slower. docs/new-wheel.md says what to do then."""
+    code_bytes = re.search(r"kCodeBytes = (\d+);", (ROOT / "native" / "src" / "buffer_fields.h").read_text())
+    assert code_bytes is not None
+    command = [str(wheel(python).python), "-c", PRINT_CODE % (GETTERS, int(code_bytes[1]))]
+    environment = wheel(python).environment("n150", folder, 99)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = "\n".join(line.split()[1] for line in ran.stdout.splitlines() if line.startswith("code "))
+    decoder = [build().program("test_buffer_fields"), str(len(GETTERS))]
+    found = subprocess.run(decoder, input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "-" not in found, found
+    size, kind, layout, address = ([int(word) for word in line.split()] for line in found)
+    assert {pointer for pointer, *_ in (size, kind, layout, address)} == {size[0]}
+    assert (size[2], kind[2], layout[2]) == (8, 4, 4)
+    assert address[2] in (4, 8)

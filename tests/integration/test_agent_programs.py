@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,10 @@ from tests.mock.boards import BOARDS
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, wheel
 from ttmem.account import allocations as allocations
+from ttmem.ingest.ring_fold import RingFold
+from ttmem.model.events import ProgramRun
 from ttmem.model.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
+from ttmem.wire.agent_ring import PROGRAM_FRAME, RAN, Record, RingEvent
 
 RING_SIZE = 70656
 TINY_RING = 64  # the least that both architectures align to
@@ -196,3 +200,47 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
             assert ring is not None
             assert max(text_size(kernels, ident) for ident in found) < ring <= RING_SIZE
         assert not collector.ledger.anomalies
+
+
+@pytest.mark.parametrize("board", ["t3k", "galaxy"])
+def test_a_launch_is_one_record_and_none_if_it_changes_nothing(board: str, folder: Path) -> None:
+    """However many programs a workload has; the account knows which of them is on which chip all the same."""
+    seen = []
+    with watched("3.12", "ttnn_launches", board, folder, "--fabric") as (collector, program):
+        done, fold = 0, None
+        resident: dict[int, int] = {}  # chip -> program that was launched there last
+        for record in program.records():
+            collector.drain()
+            agent = collector.agents[program.pid]
+            fold = fold or RingFold(agent.reader(), 0.0)
+            for _, event in fold.events(1 << 16):
+                if isinstance(event, ProgramRun):
+                    resident[event.device] = event.program
+            launches = [r for r in agent.history[done:] if r.event == RingEvent.RUN]
+            done = len(agent.history)
+            with contextlib.closing(agent.reader()) as ring:
+                frames = [frame for frame in map(Record._make, ring.live()) if frame.kind == PROGRAM_FRAME]
+                last = max((frame for frame in frames if frame.flags & RAN), key=lambda frame: frame.time)
+                programs = {
+                    chip.number: frame.program
+                    for frame in frames
+                    if frame.per_bank == last.per_bank
+                    for chip in ring.chips_of(ring.mesh(frame.mesh))
+                }
+            assert resident == programs
+            assert sorted(resident) == sorted(record["chips"])
+            seen.append((record["what"], record["last"], len(launches), len(set(programs.values()))))
+        assert fold is not None
+        fold.ring.close()
+        assert not collector.ledger.anomalies
+        count = len(record["chips"])
+    assert seen == [
+        ("first", "all_gather", 1, count),
+        ("first", "add", 1, 1),
+        ("again", "add", 0, 1),
+        ("again", "all_gather", 1, count),
+        ("in turn", "all_gather", 10, count),
+        ("beside an L1 buffer", "all_gather", 1, count),
+        ("beside one at the same address", "all_gather", 0, count),
+        ("beside a lower one", "all_gather", 1, count),
+    ]

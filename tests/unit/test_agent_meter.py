@@ -15,8 +15,8 @@ from ttmem.collect import agent_meter
 from ttmem.collect.agent_meter import AgentMeter
 from ttmem.collect.meters import Meter, Reading
 from ttmem.model.kinds import Kind
-from ttmem.wire.agent_ring import GAUGES
 
+GAUGES = ("dram_pool", "l1_pool", *(kind.label for kind in Kind))
 ENTRIES = (ROOT / "native" / "src" / "entries.cpp").read_text()
 FORMAT = "<iI" + "Q" * 4 * len(GAUGES)
 
@@ -81,8 +81,12 @@ def test_a_row_is_the_agents() -> None:
     assert re.findall(r"(\w[\w:]*) (\w+)(?:\[.*?\])?;", fields[1]) == [
         ("int32_t", "device"),
         ("uint32_t", "kinds"),
-        ("ttmem::Meter", "gauges"),
+        ("ttmem::Figures", "figures"),
     ]
+    named = re.search(r"kKindGauges\[\] = \{(.*?)\};", ENTRIES, re.S)
+    assert named is not None
+    kinds = re.findall(r"Gauge::k(\w+)", named[1])
+    assert [kind.lower() for kind in kinds] == [kind.label.replace("_", "") for kind in Kind]
     layout = (ROOT / "native" / "src" / "layout.h").read_text()
     chips = re.search(r"kChips = (\d+);", layout)
     assert chips is not None

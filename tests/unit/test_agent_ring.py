@@ -24,15 +24,13 @@ from ttmem.model.validation import InvalidValue
 from ttmem.wire.agent_ring import (
     BANKS_AT,
     CHIP_SIZE,
-    GAUGES,
     HEADER_SIZE,
     MAX_BLOB,
     MESH_SIZE,
-    METERS_SIZE,
     NO_SLOT,
+    PROGRAM_FRAME,
     RAN,
     VERSION,
-    Meter,
     Record,
     Ring,
     RingError,
@@ -46,9 +44,7 @@ class Memory(RingMemory):
     """Memory small enough to overflow everything in it."""
 
     def __init__(self, size: int | None = None, seals: int = SEALS) -> None:
-        super().__init__(
-            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, meters=CHIPS + 1, blobs=BLOBS, size=size, seals=seals
-        )
+        super().__init__(slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS, size=size, seals=seals)
 
     def allocate(self, slot: int, **fields: int) -> Record:
         return self.append(RingEvent.ALLOCATED, slot, **fields)
@@ -135,14 +131,19 @@ def test_another_mark_or_version(memory: Memory) -> None:
     assert refused(os.dup(memory.fd)) == "it does not begin with the agent's mark"
 
 
-@pytest.mark.parametrize("at", ["meshes_at", "chips_at", "meters_at", "ring_at", "table_at", "blobs_at"])
+@pytest.mark.parametrize(
+    "at",
+    ["meshes_at", "chips_at", "meters_at", "groups_at", "windows_at", "phases_at", "ring_at", "table_at", "blobs_at"],
+)
 def test_parts_beyond_the_end(memory: Memory, at: str) -> None:
     for offset in (0, HEADER_SIZE - 1, memory.size, memory.size - 1, memory.size + 1, 0xFFFFFFFF):
         memory.put(**{at: offset})
         assert "do not fit" in refused(os.dup(memory.fd))
 
 
-@pytest.mark.parametrize("count", ["meshes", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
+@pytest.mark.parametrize(
+    "count", ["meshes", "chips", "meters", "windows", "phases", "ring_slots", "table_slots", "blobs_size"]
+)
 def test_parts_that_are_too_many_or_none(memory: Memory, count: str) -> None:
     for number in (0, 1 << 20, 0xFFFFFFFF):
         memory.put(**{count: number})
@@ -162,30 +163,6 @@ def test_a_ring_of_one_slot_is_refused_or_moves_on(memory: Memory) -> None:
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
-
-
-def test_meters_are_by_the_number_of_a_chip(memory: Memory, ring: Ring) -> None:
-    for index, number in enumerate((7, 3, 5)):
-        pack_into("<QI", memory.map, memory.at["chips_at"] + index * CHIP_SIZE, 0, number)
-    for group, mask in enumerate((0, 0b101, 0b010)):
-        at = memory.at["meters_at"] + group * METERS_SIZE
-        pack_into("<Q", memory.map, at, mask)
-        for gauge in range(len(GAUGES)):
-            pack_into("<4Q", memory.map, at + 64 + 32 * gauge, group, gauge, 2, 3)
-    memory.put(meters_used=3)
-    assert ring.meters() == {
-        (number, gauge): Meter(group, order, 2, 3)
-        for number, group in ((None, 0), (7, 1), (5, 1), (3, 2))
-        for order, gauge in enumerate(GAUGES)
-    }
-
-
-def test_meters_of_chips_that_do_not_exist(memory: Memory, ring: Ring) -> None:
-    memory.put(meters_used=1 << 40)  # read as far as there is room for them
-    assert set(ring.meters()) == {(None, gauge) for gauge in GAUGES}
-    pack_into("<Q", memory.map, memory.at["meters_at"] + METERS_SIZE, 1 << 63)
-    with pytest.raises(RingError, match="there is no chip 63"):
-        ring.meters()
 
 
 def test_records_come_once_and_in_order(memory: Memory, ring: Ring) -> None:
@@ -323,6 +300,26 @@ def test_programs_run_and_go(memory: Memory, ring: Ring) -> None:
     assert part.slot == 21
 
 
+def test_launches_are_marked_on_a_program_that_is_still_there(memory: Memory, ring: Ring) -> None:
+    """One frame of a workload is marked; when its program goes, another one is."""
+    for slot, (program, workload) in enumerate(((1, 5), (2, 5), (3, 6))):
+        memory.append(RingEvent.PROGRAM, slot, program=program, per_bank=workload, kind=PROGRAM_FRAME, time=10 + slot)
+    field = ring.field
+
+    def meanwhile(name: str) -> int:
+        answer = field(name)
+        if name == "table_high":
+            ring.field = field  # type: ignore[method-assign]
+            memory.write(RingEvent.RUN, 0, program=1, per_bank=5, time=55)
+            memory.write(RingEvent.PROGRAM, 0, program=1, per_bank=5, kind=PROGRAM_FRAME, flags=RAN, time=66)
+            memory.write(RingEvent.DESTROYED, 0, program=1)
+        return answer
+
+    ring.field = meanwhile  # type: ignore[method-assign]
+    frames = [Record._make(record) for record in ring.live()]
+    assert [(frame.program, frame.time, frame.flags) for frame in frames] == [(2, 55, RAN), (3, 12, 0)]
+
+
 @pytest.mark.parametrize("event", ["allocated", "freed", "program", "run", "destroyed"])
 def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memory, ring: Ring, event: str) -> None:
     """The agent writes the record, then the table: it may be preempted, or killed for ever, between the two."""
@@ -446,7 +443,7 @@ def test_a_mesh_that_is_never_finished_does_not_hold_the_reader(memory: Memory, 
     """A writer that goes on changing the turn for ever must not keep a server from everything else."""
     turn_at = memory.at["meshes_at"]
     pack_into("<I", memory.map, turn_at, 1)
-    read, reads = ring._bytes, 0
+    read, reads = ring.copy, 0
 
     def counted(at: int, length: int) -> bytes:
         nonlocal reads
@@ -456,7 +453,7 @@ def test_a_mesh_that_is_never_finished_does_not_hold_the_reader(memory: Memory, 
         pack_into("<I", memory.map, turn_at, 2 * reads + 1)
         return read(at, length)
 
-    ring._bytes = counted  # type: ignore[method-assign]
+    ring.copy = counted  # type: ignore[method-assign]
     assert ring.mesh(0).turn & 1
 
 
@@ -518,19 +515,19 @@ def test_what_is_no_memory_file_is_never_read(what: str, tmp_path: Path) -> None
 
 def test_a_head_that_is_half_old_and_half_new_is_read_again(memory: Memory, ring: Ring) -> None:
     memory.put(head=0x1_0000_0001)
-    read, torn = ring._bytes, [0x1_FFFF_FFFF, 0x0_0000_0001]
+    read, torn = ring.copy, [0x1_FFFF_FFFF, 0x0_0000_0001]
 
     def tearing(at: int, length: int) -> bytes:
         return torn.pop().to_bytes(8, "little") if torn and length == 8 else read(at, length)
 
-    ring._bytes = tearing  # type: ignore[method-assign]
+    ring.copy = tearing  # type: ignore[method-assign]
     assert ring.head == 0x1_0000_0001
     assert not torn
 
 
 def test_a_head_that_jumps_for_ever_is_given_up(memory: Memory, ring: Ring) -> None:
     numbers = random.Random(3)
-    ring._bytes = lambda at, length: numbers.randbytes(length)  # type: ignore[method-assign]
+    ring.copy = lambda at, length: numbers.randbytes(length)  # type: ignore[method-assign]
     with pytest.raises(RingError, match="its head is never the same twice"):
         _ = ring.head
 
@@ -543,15 +540,18 @@ def test_a_layout_that_changes_after_it_was_checked(memory: Memory, ring: Ring) 
         ring.mesh(MESHES)
 
 
-@pytest.mark.parametrize("field", ["meshes", "chips", "meters", "ring_slots", "table_slots", "blobs_size"])
+@pytest.mark.parametrize(
+    "field", ["meshes", "chips", "meters", "windows", "phases", "ring_slots", "table_slots", "blobs_size"]
+)
 def test_more_of_something_than_an_agent_has(field: str) -> None:
     """Each is gone through in one turn of the reader, so each has a limit of its own."""
     memory = Memory(size=1 << 27)
-    most = {"meshes": 256, "chips": 256, "meters": 257, "ring_slots": 1 << 16, "table_slots": 1 << 18}.get(
-        field, 32 << 20
-    )
+    most = {
+        "meshes": 256, "chips": 256, "meters": 4096, "windows": 64, "phases": 64, "ring_slots": 1 << 16,
+        "table_slots": 1 << 18,
+    }.get(field, 32 << 20)  # fmt: skip
     at = field.removesuffix("_slots").removesuffix("_size") + "_at"
-    memory.put(**{at: HEADER_SIZE, field: most})
+    memory.put(**{at: HEADER_SIZE, "groups_at": HEADER_SIZE, field: most})
     Ring(os.dup(memory.fd)).close()
     memory.put(**{field: most + 1})
     assert refused(os.dup(memory.fd)) == f"it has {most + 1} {field}; an agent has at most {most}"

@@ -63,7 +63,7 @@ def test_only_some_chips() -> None:
     model.pick(("a", "nine"))
     assert chip_ids(model) == ["a"]
     assert model.message is not None
-    assert "there is no chip 'nine'; there are a, b" in model.message
+    assert "there is no chip 'nine'; there are chip a, chip b" in model.message
     model.pick(("nine",))
     assert chip_ids(model) == ["a", "b"], "of none of them is known, so all are shown"
     model.pick(())

@@ -69,7 +69,7 @@ def test_the_screen_of_one_chip() -> None:
     assert lines_of(dump_of((0, "u0", kinds)), "u0") == [
         "37 live allocations on 1 chip   2026-01-02 03:04:05 UTC",
         "─" * 120,
-        "Chip 0 u0 n150",
+        "n150 chip 0 (id u0)",
         "  DRAM buffers: 35, 3.6 MiB (3,801,088 B), 4.0 MiB reserved by the allocator",
         "       SIZE   ADDRESS   PID   AGE  OPERATION   LINE                       SHAPE",
         "    2.0 MiB  0x100040  4711  90 s  ttnn.zeros  llama/model.py:42 forward  [1024, 1024] bfloat16 tile",
@@ -95,10 +95,10 @@ def test_chips_that_hold_the_same_are_shown_once() -> None:
     extra = entry("fabric_kernel", [allocation("u2", "fabric_kernel", 7, KIB)])
     lines = lines_of(dump_of(on("u0", 0), on("u1", 1), on("u2", 2, extra), on("u3", 3)), "u0", "u1", "u2", "u3")
     assert lines[2:4] == [
-        "Chips 0-3 n150: the same on each of 4 chips",
+        "n150 chips 0-3: the same on each of 4 chips",
         "  DRAM buffers on each chip: 1, 1.0 MiB (1,048,576 B)",
     ]
-    assert "Chip 2 u2 n150" in lines
+    assert "n150 chip 2 (id u2)" in lines
     assert sum("0x1000" in line for line in lines) == 1
 
 
@@ -113,7 +113,7 @@ def test_chips_that_differ_are_shown_apart(other: Json) -> None:
     first, second = (entry("dram", [allocation(chip, "dram", 0x1000, MIB)]) for chip in ("a", "b"))
     second["allocations"][0] |= other
     lines = lines_of(dump_of((0, "a", [first]), (1, "b", [second])), "a", "b")
-    assert {"Chip 0 a n150", "Chip 1 b n150"} <= set(lines)
+    assert {"n150 chip 0 (id a)", "n150 chip 1 (id b)"} <= set(lines)
 
 
 def test_a_chip_with_two_numbers_is_one_chip() -> None:

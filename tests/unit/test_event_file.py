@@ -306,7 +306,7 @@ def test_a_file_that_lacks_its_beginning_misnames_nothing() -> None:
     ends = entry_ends(data)
     kinds = [record[0] for _, _, record in EventFileReader(io.BytesIO(data)).entries()]
     at = kinds.index(STACK)
-    with pytest.raises(EventFileError, match="what stack 0 is"):
+    with pytest.raises(EventFileError, match="stack 0 is not defined"):
         replayed(data[: ends[at]] + data[ends[at + 1] :])
 
 

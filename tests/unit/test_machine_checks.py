@@ -105,7 +105,7 @@ def test_a_dead_chip(folder: Path) -> None:
     machines.dead_chip(folder)
     said = only(look(machine.chips, folder))
     assert said.level == "broken"
-    assert "chip 1 (0000:02:00.0)" in said.found
+    assert "chip 1 (id 0000:02:00.0)" in said.found
 
 
 def test_a_chip_in_reset(folder: Path) -> None:

@@ -115,7 +115,7 @@ def test_kinds_that_do_not_exist(client: AllocationClient) -> None:
 
 
 def test_a_kind_that_the_meter_does_not_see(client: AllocationClient) -> None:
-    with pytest.raises(NoMeter, match="the client of this process does not see dfb; `ttmem run"):
+    with pytest.raises(NoMeter, match="the client of this process does not track dfb; `ttmem run"):
         ttmem.memory_allocated(kind="dfb")
 
 

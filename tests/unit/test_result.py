@@ -225,7 +225,7 @@ def test_the_summary(told: Story) -> None:
         "",
         "ttmem run: exit 0 after 10.0 s; 0 records, none lost; not audited",
         "",
-        "chip 4711  n150",
+        "n150 chip 0 (id 4711)",
         "  over all cores, banks         peak  at the end",
         "  DRAM buffers              80.0 KiB    16.0 KiB",
         "  L1 buffers                32.0 KiB         0 B",
@@ -280,7 +280,8 @@ def test_the_summary_in_colour(story: Story) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == run_text.render(document, Style())
     assert "\x1b" not in run_text.render(document, Style())
     for start in (
-        "\x1b[1mttmem run: exit 1", "\x1b[1mchip 4711", "\x1b[33m  DRAM taken", "\x1b[31m  L1 taken by buffers",
+        "\x1b[1mttmem run: exit 1", "\x1b[1mn150 chip 0 (id 4711)", "\x1b[33m  DRAM taken",
+        "\x1b[31m  L1 taken by buffers",
         "\x1b[1mleft at the end:", "\x1b[33m  tensors:", "\x1b[31mout of memory: ", "\x1b[33mheld by",
     ):  # fmt: skip
         assert f"\n{start}" in shown, start
@@ -387,7 +388,8 @@ def test_what_is_the_same_on_each_chip_of_a_mesh_is_told_once(story: Story) -> N
     source = mesh(story, 32)
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    assert lines[3].startswith("32 chips n150, the same on each: 4710, 4711, ")
+    assert lines[3] == "n150 chips 0-31: the same on each of 32 chips"
+    assert lines[4].startswith("  ids 4710, 4711, ")
     assert sum(line.lstrip().startswith("DRAM buffers ") for line in lines) == 1
     assert "what was live at the peak of the buffers, after 2.00 s, by operation:" in lines
     at = lines.index("  DRAM: 3.0 MiB in 64 allocations, sum over 32 chips")
@@ -409,7 +411,7 @@ def test_the_routers_of_a_mesh_do_not_keep_its_chips_apart(story: Story) -> None
         story.tell(source, 4, buffer(Kind.DRAM, 0x4000, 1, "ttnn.add")._replace(device=number))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    assert "4 chips n150, the same on each: 4710, 4711, 4712, 4713" in lines
+    assert "n150 chips 0-3: the same on each of 4 chips" in lines
     assert (
         "  fabric kernels             9.0 KiB     9.0 KiB   on the chip with most, 6.0 KiB on the one with least"
         in lines
@@ -423,8 +425,8 @@ def test_a_chip_that_differs_is_told_by_itself(story: Story) -> None:
     story.tell(source, 3, buffer(Kind.L1, 0x5000, 1)._replace(device=1))
     story.ends(source)
     lines = render(story.report().document).splitlines()
-    assert "2 chips n150, the same on each: 4710, 4712" in lines
-    assert "chip 4711  n150" in lines
+    assert "n150 chips 0,2: the same on each of 2 chips" in lines
+    assert "n150 chip 1 (id 4711)" in lines
 
 
 def test_more_than_there_is_says_why(story: Story) -> None:

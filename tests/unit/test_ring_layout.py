@@ -26,8 +26,12 @@ PYTHON_FIELDS = {
     "Mesh": (*ring.MESH_FIELDS, ("banks", ring.BANKS_AT, f"{ring.BANK_SIZE * ring.BANK_COUNT}s")),
     "Bank": ring.BANK_FIELDS,
     "Chip": ring.CHIP_FIELDS,
-    "Meters": ring.METERS_FIELDS,
     "Meter": ring.METER_FIELDS,
+    "Group": ring.GROUP_FIELDS,
+    "Window": (*ring.WINDOW_FIELDS, ("highs", ring.WINDOW_HEAD, f"{ring.FIGURES_SIZE * ring.METERS}s")),
+    "High": (("used", 0, "Q"), ("reserved", 8, "Q")),
+    "OpenPhase": (*ring.PHASE_FIELDS, ("figures", ring.PHASE_HEAD, f"{ring.FIGURES_SIZE * ring.METERS}s")),
+    "Reached": (("begin", 0, "Q"), ("peak", 8, "Q")),
 }
 # A tuple has a method of that name.
 OTHER_NAMES = {("Bank", "count"): "banks"}
@@ -108,14 +112,18 @@ def test_sizes(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     assert compiled["Mesh",] == (ring.MESH_SIZE,)
     assert compiled["Bank",] == (ring.BANK_SIZE,)
     assert compiled["Chip",] == (ring.CHIP_SIZE,)
-    assert compiled["Meters",] == (ring.METERS_SIZE,)
+    assert compiled["Meter",] == (ring.METER_SIZE,)
+    assert compiled["Group",] == (ring.GROUP_SIZE,)
+    assert compiled["Window",] == (ring.WINDOW_SIZE,)
+    assert compiled["OpenPhase",] == (ring.PHASE_SIZE,)
+    assert compiled["High",] == compiled["Reached",] == (ring.FIGURES_SIZE,)
     assert compiled["Record",] == (ring.RECORD_SIZE,) == (RECORD.size,)
 
 
 def test_the_tuples_have_the_fields(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     for tuple_type, fields in (
         (ring.Record, ring.RECORD_FIELDS), (ring.Bank, ring.BANK_FIELDS), (ring.RingChip, ring.CHIP_FIELDS),
-        (ring.Mesh, PYTHON_FIELDS["Mesh"]), (ring.Meter, ring.METER_FIELDS),
+        (ring.Mesh, PYTHON_FIELDS["Mesh"]),
     ):  # fmt: skip
         assert tuple_type._fields == tuple(name for name, _, _ in fields)
 
@@ -143,7 +151,8 @@ def test_gauges(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
     cpp = {shouting(names[1]).lower(): value for names, (value, *_) in compiled.items() if names[0] == "Gauge"}
     assert cpp == {gauge: number for number, gauge in enumerate(ring.GAUGES)}
     assert compiled["kGauges",] == (len(ring.GAUGES),)
-    assert {kind.label for kind in Kind} | {"dram_pool", "l1_pool"} == set(ring.GAUGES)
+    pools = {"dram_pool", "l1_buffer_pool", "program_pool"}
+    assert {kind.label for kind in Kind} | pools == set(ring.GAUGES)
 
 
 def test_constants(compiled: dict[tuple[str, ...], tuple[int, ...]]) -> None:
@@ -221,6 +230,7 @@ def test_a_memory_has_as_much_room_as_the_header_says(compiled: dict[tuple[str, 
     with written("random", "9", "10") as (memory, _):
         for count, constant in (
             ("ring_slots", "kRingSlots"), ("table_slots", "kTableSlots"), ("meshes", "kMeshes"), ("chips", "kChips"),
-            ("blobs_size", "kBlobBytes"), ("meters", "kMeters"),
+            ("blobs_size", "kBlobBytes"), ("meters", "kMeters"), ("windows", "kWindows"), ("phases", "kOpenPhases"),
         ):  # fmt: skip
             assert (memory.field(count),) == compiled[constant,]
+        assert compiled["kMeters",] == (ring.METERS,)

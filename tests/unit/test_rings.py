@@ -74,7 +74,10 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
                 kind = dice.choice((Kind.DRAM, Kind.L1, Kind.L1_SMALL))
                 agent.allocate(slot, dice.randrange(1, 999), 5000 + 64 * slot, kind=kind, mesh=slot % 2)
         last = dice.choice((RingEvent.CLOSING, RingEvent.RUN, RingEvent.PHASE_BEGAN))
-        agent.record(last, program=4 if last == RingEvent.RUN else 0, mesh=dice.randrange(2))
+        if last == RingEvent.RUN:
+            agent.run(41)
+        else:
+            agent.record(last, mesh=dice.randrange(2))
         for reader in (alone, watched):
             reader.follow()
 
@@ -187,6 +190,67 @@ def test_a_reader_that_comes_late(agent: Agent, reader: Reader) -> None:
     agent.destroyed(1, 5)
     reader.follow()
     assert reader.sizes(source) == [60]
+
+
+def launched(reader: Reader) -> dict[str, int | None]:
+    """What is resident of circular buffers, by chip."""
+    return {chip_id: chip.resident_bytes(Kind.CB) for chip_id, chip in reader.ledger.chips.items()}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_workload_with_a_program_for_each_chip(agent: Agent, reader: Reader, late: bool) -> None:
+    """One record launches both, each on its own chip; so does one program on both chips."""
+    agent.chip(1, 556, 1)
+    agent.mesh(0, [0, 1])
+    for index in (1, 2):
+        agent.mesh(index, [index - 1], parent=0)
+    source = reader.adopt(agent)
+    cores = agent.blob(b"\x03")
+    agent.opened()
+    for index, slot in ((1, 1), (2, 3)):
+        agent.opened(index)
+        agent.program(slot, 10 + index, workload=7, mesh=index)
+        agent.allocate(slot + 1, 100 * index, kind=Kind.CB, program=10 + index, cores=cores, mesh=index)
+    agent.program(5, 13)
+    agent.allocate(6, 40, kind=Kind.CB, program=13, cores=cores)
+
+    def after(act: Callable[[], None]) -> dict[str, int | None]:
+        act()
+        if late:
+            agent.churn(2 * SLOTS)
+        reader.follow()
+        return launched(reader)
+
+    assert after(lambda: None) == {"555": None, "556": None}
+    assert after(lambda: agent.run(3)) == {"555": 100, "556": 200}
+    assert after(lambda: agent.run(5)) == {"555": 40, "556": 40}
+    assert after(lambda: agent.run(1)) == {"555": 100, "556": 200}  # marked on two frames: the later one counts
+    left = 40 if late else 0  # the table does not tell that another program ran there since
+    assert after(lambda: agent.destroyed(3, 12, mesh=2)) == {"555": 100, "556": left}
+    assert after(lambda: agent.program(1, 11, workload=8, mesh=1))  # it belongs to another workload now
+    agent.run(5)
+    assert after(lambda: agent.run(1)) == {"555": 100, "556": 40}
+    assert set(source.holdings[0].programs) == {11, 13}
+    assert late or reader.anomalies() == {}
+
+
+def test_an_index_that_another_submesh_has(agent: Agent, reader: Reader) -> None:
+    agent.chip(1, 556, 1)
+    agent.mesh(0, [0, 1])
+    agent.mesh(1, [0], parent=0)
+    reader.adopt(agent)
+    agent.opened()
+    agent.opened(1)
+    agent.allocate(0, 100, kind=Kind.CB, program=1, mesh=1)
+    reader.follow()
+    agent.free(0)
+    agent.mesh(1, [1], parent=0)
+    agent.opened(1)
+    agent.allocate(0, 30, kind=Kind.CB, program=1, mesh=1)
+    reader.follow()
+    used = {chip_id: chip.kinds[Kind.CB].used for chip_id, chip in reader.ledger.chips.items()}
+    assert used == {"555": 0, "556": 30}
+    assert reader.anomalies() == {}
 
 
 def test_what_a_late_reader_missed_is_counted(agent: Agent, reader: Reader) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.scripted_agent import L1_SIZE, MESHES, SLOTS, TABLE, Agent, Reader
+from ttmem.ingest import ring_fold
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import (
     BANK_SIZE,
@@ -165,6 +166,33 @@ def test_absurd_sizes_are_refused_one_by_one(agent: Agent, reader: Reader, size:
     assert reader.sizes(source) == [100]
     assert reader.anomalies() == {"rejected": 1}
     assert reader.warnings == []
+
+
+def test_a_workload_of_more_programs_than_there_are_chips(
+    agent: Agent, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record must not be work without end."""
+    monkeypatch.setattr(ring_fold, "_MOST_LAUNCHES", 3)
+    reader.adopt(agent)
+    agent.opened()
+    for slot in range(4):
+        agent.program(slot, 10 + slot, workload=5)
+        reader.follow()
+    agent.run(0)
+    reader.follow()
+    (warning,) = reader.warnings
+    assert warning.endswith("workload 5 has more than 3 programs")
+
+
+@pytest.mark.parametrize("slot", [0, TABLE, NO_SLOT])
+def test_a_launch_of_nothing(agent: Agent, reader: Reader, slot: int) -> None:
+    reader.adopt(agent)
+    agent.opened()
+    agent.record(RingEvent.RUN, slot, program=3, per_bank=77)
+    agent.record(RingEvent.PROGRAM, NO_SLOT, kind=PROGRAM_FRAME, program=3, per_bank=77)  # the table is full
+    agent.record(RingEvent.RUN, slot, program=3, per_bank=77)
+    reader.follow()
+    assert (reader.warnings, reader.anomalies()) == ([], {})
 
 
 def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:

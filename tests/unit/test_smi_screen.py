@@ -351,7 +351,7 @@ def test_equal_amounts_on_many_chips_are_one_row() -> None:
         ["0-4,6-31", "each"],
         ["5"],
     ]
-    assert "chips 0-4,6-31, the same on each" in account.text()
+    assert "chips 0-4,6-31: the same on each of 31 chips" in account.text()
 
 
 def remote(*ends: int) -> Account:

@@ -7,16 +7,16 @@ import ctypes
 from collections.abc import Callable
 from struct import Struct
 
-from ttmem.collect.meters import Reading
-from ttmem.model.kinds import KIND_BY_LABEL
-from ttmem.wire.agent_ring import GAUGES
+from ttmem.collect.meters import DRAM_POOL, L1_POOL, Reading
+from ttmem.model.kinds import KINDS
 
 _NO_ROOM = ctypes.c_size_t(0)
 _MOST_ROWS = 257  # one for all devices together, and one for each device that the agent can distinguish
-# A row of native/src/entries.cpp: device, one bit per tracked kind, then four numbers for every gauge.
-_ROW = Struct("<iI" + "4Q" * len(GAUGES))
+# A row of native/src/entries.cpp: device, one bit per tracked kind, then four numbers for each pool and kind. A pool
+# (None) always has a tracked kind.
+_LABELS = ((DRAM_POOL, None), (L1_POOL, None), *((kind.label, kind) for kind in KINDS))
+_ROW = Struct("<iI" + "4Q" * len(_LABELS))
 _ALL_DEVICES = -1
-_KINDS = [KIND_BY_LABEL.get(gauge) for gauge in GAUGES]  # None for a pool, which always has a tracked kind
 
 
 class AgentMeter:
@@ -68,7 +68,7 @@ def _readings(call: Callable[..., int], *arguments: object) -> dict[tuple[int | 
     for row in range(count):
         device, seen, *numbers = _ROW.unpack_from(rows, row * _ROW.size)
         number = None if device == _ALL_DEVICES else device
-        for i, (gauge, kind) in enumerate(zip(GAUGES, _KINDS)):
+        for i, (label, kind) in enumerate(_LABELS):
             if kind is None or seen >> kind & 1:
-                readings[number, gauge] = Reading(*numbers[4 * i : 4 * i + 4])
+                readings[number, label] = Reading(*numbers[4 * i : 4 * i + 4])
     return readings

@@ -36,7 +36,7 @@ class PeakFinder:
         if process is not None:
             self._look_at_process(process, recent)
             return
-        for chip in in_order(ledger.chips.values()):  # also those that nobody uses any more
+        for chip in in_order(ledger.chips.values()):  # also those that no process uses any more
             for pool in Pool:
                 name: TotalName = {"chip": chip.id, "pool": pool.label}
                 self._corner(chip, name, chip.pools[pool], _KINDS_OF[pool], recent)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
+from typing import NamedTuple
 
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
@@ -66,6 +67,16 @@ _GONE = (0, 0)
 _FIRST_PART, _L1_SMALL = int(Kind.CB), int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
 _MOST_EXTRAS = 50_000
+_MOST_LAUNCHES = 1024  # programs of one workload, each once for each of its chips; they share no chip as a rule
+
+
+class _Frame(NamedTuple):
+    """A live program."""
+
+    program: int
+    workload: int
+    mesh: int
+    cores: int  # blob
 
 
 class _MeshView:
@@ -97,6 +108,8 @@ class RingFold:
         self._views: dict[int, _MeshView] = {}
         self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
         self._ran: dict[int, int] = {}  # Metal's number -> program launched last
+        self._frames: dict[int, _Frame] = {}  # of live programs, by slot of the table
+        self._workloads: dict[int, dict[int, _Frame]] = {}  # number -> the frames of its programs, by slot
         self._audits: dict[int, int] = {}  # mesh -> audits seen
         self._extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
         self._batch: list[tuple[int, ...]] = []
@@ -124,9 +137,7 @@ class RingFold:
         freed: Callable[..., object] | None = None
         if ledger is not None:
             allocated, freed = ledger.allocated, ledger.freed
-        offset, newest, views, extras, kinds, ran = (
-            self._offset, self._newest, self._views, self._extras, KINDS, self._ran
-        )  # fmt: skip
+        offset, newest, views, extras, kinds = self._offset, self._newest, self._views, self._extras, KINDS
         for record in self._batch:
             (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count, cores,
              program, name) = record  # fmt: skip
@@ -174,13 +185,8 @@ class RingFold:
                     for number in view.numbers:
                         yield time, Freed(number, kind, address, size, program, allocator, mask, ident)
             elif happened == _RUN:
-                view = views[mesh] if mesh in views else self._view(mesh)
-                if view.sizes is not None:
-                    view.sizes.ran(program)
-                for number in view.numbers:
-                    if ran.get(number) != program:
-                        ran[number] = program
-                        yield time, ProgramRun(number, program, self.ring.mask(cores))
+                for event in self._launched(per_bank):
+                    yield time, event
             else:
                 for event in self._rare(Record._make(record)):
                     yield time, event
@@ -346,7 +352,6 @@ class RingFold:
             for number in view.numbers:
                 yield Described(number, KINDS[record.kind], record.address, extra, ident)
         elif event == RingEvent.OPENED:
-            self._used = True
             yield from self._opened(mesh, record.size)
         elif event == RingEvent.CLOSING:
             self._ending.add(mesh)
@@ -356,10 +361,12 @@ class RingFold:
         elif event == RingEvent.PROGRAM:
             if sizes is not None:
                 sizes.compiled(program, record.size, record.name)
+            self._keep_frame(record)
             yield from self._compiled(view, record)
         elif event == RingEvent.DESTROYED:
             if sizes is not None:
                 sizes.destroyed(program)
+            self._drop_frame(record.slot)
             for number in view.numbers:
                 if self._ran.get(number) == program:
                     del self._ran[number]
@@ -368,6 +375,37 @@ class RingFold:
             yield Mark("program cache cleared")
         else:
             raise RingError(f"record {record.sequence} says {event}, which means nothing")
+
+    def _keep_frame(self, record: Record) -> None:
+        """A program is there, or something about it has changed."""
+        self._drop_frame(record.slot)
+        if record.slot < self.ring.table_slots:  # one that the table has no room for is never reported as launched
+            frame = _Frame(record.program, record.per_bank, record.mesh, record.cores)
+            self._frames[record.slot] = frame
+            self._workloads.setdefault(frame.workload, {})[record.slot] = frame
+
+    def _drop_frame(self, slot: int) -> None:
+        frame = self._frames.pop(slot, None)
+        if frame is not None:
+            others = self._workloads[frame.workload]
+            del others[slot]
+            if not others:
+                del self._workloads[frame.workload]
+
+    def _launched(self, workload: int) -> Iterator[Event]:
+        """All programs of a workload were launched, each on its own chips and cores."""
+        launches = 0
+        for frame in list(self._workloads.get(workload, {}).values()):
+            view = self._view_of(frame.mesh)
+            launches += len(view.numbers)
+            if launches > _MOST_LAUNCHES:
+                raise RingError(f"workload {workload} has more than {_MOST_LAUNCHES} programs")
+            if view.sizes is not None:
+                view.sizes.ran(frame.program)
+            for number in view.numbers:
+                if self._ran.get(number) != frame.program:
+                    self._ran[number] = frame.program
+                    yield ProgramRun(number, frame.program, self.ring.mask(frame.cores))
 
     def _compiled(self, view: _MeshView, record: Record) -> Iterator[Event]:
         cause = self.ring.cause(record.name)
@@ -378,6 +416,9 @@ class RingFold:
         """``before`` is the bytes in its banks that were there before the agent could see them."""
         self._forget(number)  # the number may have been another mesh's
         mesh = self.ring.mesh(number)
+        if mesh.parent != number:
+            return  # a submesh: its chips are open already
+        self._used = True
         geometry = geometry_of(mesh, self.ring.mask(mesh.cores))
         if geometry is not None and number not in self._sizes:
             sizes = self._listener.opened(mesh, geometry, before)
@@ -445,6 +486,8 @@ class RingFold:
         self._audits.clear()
         self._ran.clear()
         self._ending.clear()
+        self._views.clear()  # a number may be another mesh's by now
+        self._extras.clear()
         for number, mesh in enumerate(self.ring.meshes()):
             if mesh.state == 1 and mesh.parent == number:
                 for event in self._opened(number):
@@ -454,25 +497,27 @@ class RingFold:
             for closed in meshes - self._open.get(chip, set()):
                 self._listener.lost_close()
                 yield now, Audited(chip, closed + 1, _GONE, _GONE, _GONE, _GONE)
-        launched: list[Record] = []
+        launched: dict[int, int] = {}  # workload -> when it was launched last
+        self._frames.clear()
+        self._workloads.clear()
         for record in allocations:
             view = self._view_of(record.mesh)
             time = self._time(record.time)
             if record.kind == PROGRAM_FRAME:
                 for event in self._compiled(view, record):
                     yield time, event
+                self._keep_frame(record)
                 if record.flags & RAN:
-                    launched.append(record)
+                    launched[record.per_bank] = max(record.time, launched.get(record.per_bank, 0))
                 continue
             kind, program = KINDS[record.kind], record.program
             extra = self._extra(view, record)
             ident = 0 if program else record.slot + 1 & _IDENT_MASK
             for number in view.numbers:
                 yield time, Allocated(number, kind, record.address, record.size, program, 1, extra, ident)
-        for record in sorted(launched, key=lambda record: record.time):
-            for number in self._view_of(record.mesh).numbers:
-                self._ran[number] = record.program
-                yield self._time(record.time), ProgramRun(number, record.program, self.ring.mask(record.cores))
+        for workload in sorted(launched, key=launched.__getitem__):
+            for event in self._launched(workload):
+                yield self._time(launched[workload]), event
         yield now, ResyncEnd(self._generation)
 
 

@@ -9,7 +9,7 @@ from ttmem.show.text import BOLD, DIM, NONE, RED, YELLOW, Column, Style, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypedDict
 
     from ttmem.model.schema import ChipRow, L1Row, Telemetry
@@ -59,6 +59,19 @@ class Names:
     def short_title(self, chip_id: str) -> str:
         """The same without the id, for tables with a legend."""
         return short_chip_title(chip_id, self._numbers.get(chip_id), self._boards.get(chip_id))
+
+    def group_title(self, chip_ids: Sequence[str]) -> str:
+        """The title of chips that have the same figures.
+
+        >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "board": "n150"} for n in range(4)]
+        >>> Names(chips, Style(), {f"u{n}": n for n in range(4)}).group_title(["u0", "u1", "u2", "u3"])
+        'n150 chips 0-3: the same on each of 4 chips'
+        """
+        if len(chip_ids) == 1:
+            return self.title(chip_ids[0])
+        boards = {self._boards.get(chip_id) for chip_id in chip_ids}
+        board = f"{boards.pop() or ''} ".lstrip() if len(boards) == 1 else ""
+        return f"{board}chips {self.several(chip_ids)}: the same on each of {len(chip_ids)} chips"
 
     def order(self, chip_id: str) -> int:
         return self._order.get(chip_id, len(self._order))

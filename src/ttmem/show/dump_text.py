@@ -17,7 +17,7 @@ from ttmem.show.kind_table import KIND_WORDS
 from ttmem.show.text import BOLD, DIM, YELLOW, Column, Style, cells, table, wrap
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import AllocationRow, ChipRow, Dump, DumpKind, Snapshot
+    from ttmem.model.schema import AllocationRow, Dump, DumpKind, Snapshot
 
 _WITHOUT_ADDRESS = ("kernel", "fabric_kernel", "dispatch_kernel")  # their ids are numbers of the source's own
 _ON_CORES = (BreakdownPool.L1_BUFFERS, BreakdownPool.PROGRAMS, BreakdownPool.SYSTEM)
@@ -42,7 +42,6 @@ class _Memory(NamedTuple):
 def render(dump: Dump, snapshot: Snapshot, style: Style, top: int) -> str:
     """The screen; ``top`` is how many allocations of each kind are listed."""
     dump, snapshot = style.clean(dump), style.clean(snapshot)
-    chips = {chip["chip"]: chip for chip in snapshot["chips"]}
     names = Names(snapshot["chips"], style, chip_numbers(snapshot))
     lines = [style.paint(line, BOLD) for line in _head(dump, style)]
     lines.append(style.paint(("-" if style.ascii else "─") * style.width, DIM))
@@ -50,7 +49,7 @@ def render(dump: Dump, snapshot: Snapshot, style: Style, top: int) -> str:
         lines.append("Nothing is allocated." if not dump["uncertain"] else "Nothing is known to be allocated.")
     now = _seconds(dump["time"])
     for where, memories in _groups(dump, top, names):
-        lines += (style.paint(line, BOLD) for line in wrap(_title(where, chips, names), style, "  ", ""))
+        lines += (style.paint(line, BOLD) for line in wrap(names.group_title(where), style, "  ", ""))
         for memory in memories:
             lines += _memory(memory, len(where), now, style)
         lines.append("")
@@ -110,14 +109,6 @@ def _merged(kind: str, entries: Sequence[DumpKind], top: int) -> _Memory:
         None if None in reserved else sum(size for size in reserved if size is not None),
         rows[:top],
     )
-
-
-def _title(where: Sequence[str], chips: dict[str, ChipRow], names: Names) -> str:
-    if len(where) == 1:
-        return names.title(where[0])
-    boards = {chips[chip]["board"] for chip in where if chip in chips}
-    board = next(iter(boards)) if len(boards) == 1 else None
-    return f"{f'{board} ' if board else ''}chips {names.several(where)}: the same on each of {len(where)} chips"
 
 
 def _memory(memory: _Memory, chips: int, now: float | None, style: Style) -> Iterator[str]:

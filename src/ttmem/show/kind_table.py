@@ -70,13 +70,9 @@ def _fullness(chip: ChipRow) -> float:
 
 
 def _title(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
-    board = {chip["board"] for chip in chips if chip["board"]}
-    kind = f"{board.pop()} " if len(board) == 1 else ""
-    if len(chips) == 1:
-        doubt = "" if chips[0]["identity"] == "known" else ", assumed to be the one with that device number"
-        text = f"{names.title(chips[0]['chip'])}{doubt}"
-    else:
-        text = f"{kind}chips {names.several(chip['chip'] for chip in chips)}, the same on each"
+    text = names.group_title([chip["chip"] for chip in chips])
+    if len(chips) == 1 and chips[0]["identity"] != "known":
+        text += ", assumed to be the one with that device number"
     return [style.paint(line, BOLD) for line in wrap(text, style)]
 
 

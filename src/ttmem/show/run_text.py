@@ -13,7 +13,7 @@ from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
 from ttmem.model.units import complete, human
 from ttmem.show.breakdown_table import WORDS, pool_tables
-from ttmem.show.chip_table import percent
+from ttmem.show.chip_table import Names, percent
 from ttmem.show.explain_text import block
 from ttmem.show.text import BOLD, NONE, RED, YELLOW, Style, wrap
 
@@ -111,10 +111,15 @@ def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
 
 def _heading(run: Run, chips: Sequence[RunChip], style: Style) -> list[Cell]:
     numbers = chip_numbers(run["final"])
-    ordered = sorted(chips, key=lambda chip: (chip["chip"] not in numbers, numbers.get(chip["chip"], 0)))
-    titles = [_chip_title(run, chip["chip"]) for chip in ordered]
-    text = titles[0] if len(chips) == 1 else f"{len(chips)} chips, the same on each: {', '.join(titles)}"
-    return [_bold(line) for line in wrap(text, style, "  ", "")]
+    chip_ids = sorted(
+        (chip["chip"] for chip in chips), key=lambda chip_id: (chip_id not in numbers, numbers.get(chip_id, 0))
+    )
+    names = Names(run["final"]["chips"], style, numbers)
+    title = names.group_title(chip_ids) if len(chips) > 1 else _chip_title(run, chip_ids[0])
+    lines = [_bold(line) for line in wrap(title, style, "  ", "")]
+    if len(chips) > 1:
+        lines += [_plain(line) for line in wrap(f"ids {', '.join(chip_ids)}", style, "      ", "  ")]
+    return lines
 
 
 def _chip_title(run: Run, chip_id: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's shared memory, read from outside: ring, live table, meshes, chips, meters, blobs.
+"""The agent's shared memory, read from outside: ring, live table, meshes, chips, meters, windows, phases, blobs.
 
 The layout is that of native/src/layout.h, written down once there and once here; a test compares the two field by
 field. The file belongs to another process: every number is copied before it is looked at, and nothing read here
@@ -21,23 +21,29 @@ from ttmem.model.identity import ChipInfo, assumed_chip_id
 from ttmem.model.validation import MAX_MESH_CHIPS, check_cores, check_device, check_geometry
 
 MAGIC = int.from_bytes(b"ttmemrng", "little")
-VERSION = 4
+VERSION = 5
 NO_SLOT = NO_MESH_ID = NO_BOARD = 0xFFFFFFFF
 SHARED, WHOLESALE, BINARY, RAN, KEPT, PER_CORE = 1, 2, 4, 8, 16, 32
 PROGRAM_FRAME = 255
 
-HEADER_SIZE, MESH_SIZE, CHIP_SIZE, METERS_SIZE, RECORD_SIZE = 4096, 512, 64, 512, 64
+HEADER_SIZE, MESH_SIZE, CHIP_SIZE, METER_SIZE, GROUP_SIZE, RECORD_SIZE = 4096, 512, 64, 32, 128, 64
+METERS = 4096  # as many as there can be: rows of windows and phases have room for so many
+WINDOW_HEAD = PHASE_HEAD = 64  # bytes before the figures of the first meter
+FIGURES_SIZE = 16  # of one meter in such a row
+WINDOW_SIZE = PHASE_SIZE = 64 + FIGURES_SIZE * METERS
 # name, offset, struct code
 HEADER_FIELDS = (
     ("magic", 0, "Q"), ("version", 8, "I"), ("pid", 12, "I"), ("total", 16, "Q"),
     ("meshes_at", 24, "I"), ("meshes", 28, "I"), ("chips_at", 32, "I"), ("chips", 36, "I"),
     ("ring_at", 40, "I"), ("ring_slots", 44, "I"), ("table_at", 48, "I"), ("table_slots", 52, "I"),
     ("blobs_at", 56, "I"), ("blobs_size", 60, "I"), ("started", 64, "Q"), ("coverage", 72, "Q"),
-    ("meters_at", 80, "I"), ("meters", 84, "I"),
+    ("meters_at", 80, "I"), ("meters", 84, "I"), ("groups_at", 88, "I"), ("windows_at", 92, "I"),
+    ("windows", 96, "I"), ("phases_at", 100, "I"), ("phases", 104, "I"),
     ("head", 128, "Q"), ("table_high", 136, "I"), ("blobs_used", 140, "I"), ("meshes_used", 144, "I"),
     ("chips_used", 148, "I"), ("table_full", 152, "Q"), ("blobs_full", 160, "Q"), ("unknown_frees", 168, "Q"),
     ("replaced", 176, "Q"), ("names", 184, "Q"), ("failures", 192, "Q"), ("meshes_full", 200, "Q"),
-    ("meters_used", 208, "Q"), ("earlier_frees", 216, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
+    ("meters_used", 208, "Q"), ("earlier_frees", 216, "Q"), ("meters_turn", 224, "Q"), ("window", 232, "Q"),
+    ("phases_began", 240, "Q"), ("phases_full", 248, "Q"), ("wheel", 256, "256s"), ("trouble", 512, "512s"),
 )  # fmt: skip
 RECORD_FIELDS = (
     ("sequence", 0, "Q"), ("time", 8, "Q"), ("event", 16, "B"), ("kind", 17, "B"), ("layout", 18, "B"),
@@ -49,9 +55,9 @@ MESH_FIELDS = (
     ("turn", 0, "I"), ("state", 4, "I"), ("mesh_id", 8, "I"), ("parent", 12, "I"), ("chips", 16, "I"),
     ("chip_count", 20, "I"), ("arch", 24, "I"), ("cores", 28, "I"), ("l1_size", 32, "Q"), ("l1_base", 40, "Q"),
     ("dram_base", 48, "Q"), ("buffers_ours", 56, "Q"), ("buffers_theirs", 64, "Q"), ("audits", 72, "Q"),
-    ("mismatches", 80, "Q"), ("audited", 88, "Q"), ("map_end", 96, "Q"),
+    ("mismatches", 80, "Q"), ("audited", 88, "Q"), ("map_end", 96, "Q"), ("opened", 104, "Q"),
 )  # fmt: skip
-BANKS_AT, BANK_SIZE, BANK_COUNT = 104, 40, 5
+BANKS_AT, BANK_SIZE, BANK_COUNT = 112, 40, 5
 BANK_FIELDS = (
     ("size", 0, "Q"), ("ours", 8, "Q"), ("theirs", 16, "Q"), ("largest_free", 24, "Q"), ("banks", 32, "I"),
     ("unit", 36, "I"),
@@ -59,25 +65,30 @@ BANK_FIELDS = (
 CHIP_FIELDS = (
     ("unique_id", 0, "Q"), ("number", 8, "I"), ("arch", 12, "I"), ("board", 16, "I"), ("remote", 20, "I"),
 )  # fmt: skip
-_CHIP_MASK, _GAUGES_AT = 32, 64
-METERS_FIELDS = (("chips", 0, f"{_CHIP_MASK}s"), ("gauges", _GAUGES_AT, f"{METERS_SIZE - _GAUGES_AT}s"))
-METER_FIELDS = (("used", 0, "Q"), ("reserved", 8, "Q"), ("peak", 16, "Q"), ("reserved_peak", 24, "Q"))
-# What there is a meter for, in order: two pools, and the kinds by their labels.
-GAUGES = ("dram_pool", "dram", "l1_pool", "l1", "host", "l1_small", "trace", "cb", "dfb", "scratchpad", "kernel",
-          "fabric_kernel", "dispatch_kernel", "firmware")  # fmt: skip
+_CHIP_MASK = 32
+METER_FIELDS = (("used", 0, "Q"), ("reserved", 8, "Q"), ("high", 16, "Q"), ("reserved_high", 24, "Q"))
+GROUP_FIELDS = (
+    ("chips", 0, f"{_CHIP_MASK}s"), ("peak", 32, "Q"), ("reserved_peak", 40, "Q"), ("ever", 48, "Q"),
+    ("reserved_ever", 56, "Q"), ("gauge", 64, "I"),
+)  # fmt: skip
+WINDOW_FIELDS = (("number", 0, "Q"), ("first", 8, "Q"), ("last", 16, "Q"))
+PHASE_FIELDS = (("began", 0, "Q"), ("ident", 8, "Q"), ("parent", 16, "Q"), ("time", 24, "Q"), ("name", 32, "I"))
+# What there is a meter for, in order: pools and kinds. A kind has its label. `l1_buffer_pool` is what allocators give
+# out of L1, `program_pool` the parts of programs, which take turns there.
+GAUGES = ("dram_pool", "dram", "l1_buffer_pool", "l1", "program_pool", "cb", "host", "l1_small", "trace", "dfb",
+          "scratchpad", "kernel", "fabric_kernel", "dispatch_kernel", "firmware")  # fmt: skip
 
 RECORD = Struct("<" + "".join(code for _, _, code in RECORD_FIELDS))
 _MESH = Struct("<" + "".join(code for _, _, code in MESH_FIELDS))
 _BANK = Struct("<" + "".join(code for _, _, code in BANK_FIELDS))
 _CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
 _HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
-_METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
 _BLOB_LENGTH = Struct("<I")
 MAX_BLOB = 4096
 _MAX_FILE_BYTES = 1 << 28
 _MAX_RING_SLOTS, _MAX_TABLE_SLOTS, _MAX_BLOB_BYTES = 1 << 16, 1 << 18, 32 << 20  # as the agent makes them
-_MAX_MESHES, _MAX_CHIPS, _MAX_METERS = 256, 256, 257
-_READ_ATTEMPTS = 100  # of something that its owner may be changing
+_MAX_MESHES, _MAX_CHIPS, _MAX_WINDOWS, _MAX_PHASES = 256, 256, 64, 64
+READ_ATTEMPTS = 100  # of something that its owner may be changing
 
 # UMD's BoardType codes, named as sysfs names them.
 BOARDS = {3: "n150", 4: "n300", 5: "p100", 6: "p150", 7: "p300", 8: "galaxy-wormhole", 9: "galaxy-wormhole",
@@ -103,7 +114,10 @@ class RingEvent(IntEnum):
 
 
 class Record(NamedTuple):
-    """One record, as it stands in ring and table."""
+    """One record, as it stands in ring and table.
+
+    In a frame and in a record of a launch, ``per_bank`` is the number of the workload.
+    """
 
     sequence: int
     time: int
@@ -162,6 +176,7 @@ class Mesh(NamedTuple):
     mismatches: int
     audited: int
     map_end: int
+    opened: int  # sequence of the record that opened it; earlier records with this index mean another mesh
     banks: tuple[Bank, ...]
 
 
@@ -173,15 +188,6 @@ class RingChip(NamedTuple):
     arch: int
     board: int
     remote: int
-
-
-class Meter(NamedTuple):
-    """Bytes of one kind or pool; the peaks are those since the workload last reset them."""
-
-    used: int
-    reserved: int
-    peak: int
-    reserved_peak: int
 
 
 class RingError(ValueError):
@@ -207,11 +213,13 @@ class Ring:
         self._names: dict[int, str | None] = {0: None}
         self._causes: dict[int, Cause] = {}
         self._ring_at, self.slots = layout["ring_at"], layout["ring_slots"]
-        self._table_at, self._table_slots = layout["table_at"], layout["table_slots"]
+        self._table_at, self.table_slots = layout["table_at"], layout["table_slots"]
         self._blobs_at, self._blobs_size = layout["blobs_at"], layout["blobs_size"]
         self._meshes_at, self.mesh_count = layout["meshes_at"], layout["meshes"]
-        self._chips_at, self._chip_count = layout["chips_at"], layout["chips"]
-        self._meters_at, self._meter_count = layout["meters_at"], layout["meters"]
+        self._chips_at, self.chip_count = layout["chips_at"], layout["chips"]
+        self.meters_at, self.groups_at, self.meter_count = layout["meters_at"], layout["groups_at"], layout["meters"]
+        self.windows_at, self.window_count = layout["windows_at"], layout["windows"]
+        self.phases_at, self.phase_count = layout["phases_at"], layout["phases"]
         self._head, self._head_at = _HEADER["head"]
 
     def close(self) -> None:
@@ -219,7 +227,7 @@ class Ring:
         if fd >= 0:
             os.close(fd)
 
-    def _bytes(self, at: int, length: int) -> bytes:
+    def copy(self, at: int, length: int) -> bytes:
         """A copy of that part of the memory, however its owner treats it."""
         try:
             raw = os.pread(self._fd, length, at)
@@ -236,16 +244,16 @@ class Ring:
 
     def field(self, name: str) -> int:
         code, offset = _HEADER[name]
-        return int(code.unpack(self._bytes(offset, code.size))[0])
+        return int(code.unpack(self.copy(offset, code.size))[0])
 
     def fields(self, *names: str) -> dict[str, int]:
         """Several fields, of one moment."""
-        header = self._bytes(0, HEADER_SIZE)
+        header = self.copy(0, HEADER_SIZE)
         return {name: int(_HEADER[name][0].unpack_from(header, _HEADER[name][1])[0]) for name in names}
 
     def text(self, name: str) -> str:
         code, offset = _HEADER[name]
-        return bytes(code.unpack(self._bytes(offset, code.size))[0]).split(b"\0", 1)[0].decode("utf-8", "replace")
+        return bytes(code.unpack(self.copy(offset, code.size))[0]).split(b"\0", 1)[0].decode("utf-8", "replace")
 
     @property
     def head(self) -> int:
@@ -254,8 +262,8 @@ class Ring:
         A copy of eight bytes may be half old and half new. So two copies are taken until the second is as high as the
         first, or higher by what can be written in between; the first is then a number the writer has reached.
         """
-        for _ in range(_READ_ATTEMPTS):
-            first, second = (self._head.unpack(self._bytes(self._head_at, 8))[0] for _ in range(2))
+        for _ in range(READ_ATTEMPTS):
+            first, second = (self._head.unpack(self.copy(self._head_at, 8))[0] for _ in range(2))
             if 0 <= second - first < self.slots:
                 return int(first)
         raise RingError("its head is never the same twice")
@@ -287,8 +295,8 @@ class Ring:
         at, end = first % self.slots, last % self.slots + 1
         start = self._ring_at
         if at < end:
-            return self._bytes(start + at * RECORD_SIZE, (end - at) * RECORD_SIZE)
-        return self._bytes(start + at * RECORD_SIZE, (self.slots - at) * RECORD_SIZE) + self._bytes(
+            return self.copy(start + at * RECORD_SIZE, (end - at) * RECORD_SIZE)
+        return self.copy(start + at * RECORD_SIZE, (self.slots - at) * RECORD_SIZE) + self.copy(
             start, end * RECORD_SIZE
         )
 
@@ -301,8 +309,8 @@ class Ring:
         for _ in range(100):
             # The newest record again: its change of the table comes after it and may not be made yet.
             self.cursor = max(0, self.head - 1)
-            high = min(self.field("table_high"), self._table_slots)
-            raw = self._bytes(self._table_at, high * RECORD_SIZE)
+            high = min(self.field("table_high"), self.table_slots)
+            raw = self.copy(self._table_at, high * RECORD_SIZE)
             table = {slot: record for slot, record in enumerate(RECORD.iter_unpack(raw)) if record[0]}
             lost, records = self.read(self.slots)
             if lost:
@@ -320,10 +328,10 @@ class Ring:
         if not 0 < number <= self._blobs_size - _BLOB_LENGTH.size:
             return b""
         at = self._blobs_at + number
-        (length,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
+        (length,) = _BLOB_LENGTH.unpack(self.copy(at, _BLOB_LENGTH.size))
         if length > MAX_BLOB or number + 4 + length > self._blobs_size:
             return b""
-        found = self._bytes(at + 4, length)
+        found = self.copy(at + 4, length)
         self._blob_bytes += length
         if self._blob_bytes > self._blobs_size:  # more than can be there: blobs that overlap
             self._blob_bytes = length
@@ -363,10 +371,10 @@ class Ring:
         if not 0 <= number < self.mesh_count:
             raise RingError(f"there is no mesh {number}")
         at = self._meshes_at + number * MESH_SIZE
-        for _ in range(_READ_ATTEMPTS):
-            raw = self._bytes(at, MESH_SIZE)
+        for _ in range(READ_ATTEMPTS):
+            raw = self.copy(at, MESH_SIZE)
             fields = _MESH.unpack_from(raw)
-            (turn,) = _BLOB_LENGTH.unpack(self._bytes(at, _BLOB_LENGTH.size))
+            (turn,) = _BLOB_LENGTH.unpack(self.copy(at, _BLOB_LENGTH.size))
             if turn == fields[0] and not turn & 1:
                 break
         banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
@@ -387,28 +395,13 @@ class Ring:
         return chips
 
     def chip(self, number: int) -> RingChip:
-        if not 0 <= number < self._chip_count:
+        if not 0 <= number < self.chip_count:
             raise RingError(f"there is no chip {number}")
-        return RingChip._make(_CHIP.unpack_from(self._bytes(self._chips_at + number * CHIP_SIZE, CHIP_SIZE)))
-
-    def meters(self) -> dict[tuple[int | None, str], Meter]:
-        """What is held, by Metal's number (None: on all chips together) and gauge.
-
-        Each number is whole, but the agent may be between two of them: they belong together while it stands still.
-        """
-        found: dict[tuple[int | None, str], Meter] = {}
-        for group in range(min(self.field("meters_used"), self._meter_count)):
-            raw = self._bytes(self._meters_at + group * METERS_SIZE, METERS_SIZE)
-            mask = int.from_bytes(raw[:_CHIP_MASK], "little")
-            chips = [self.chip(number).number for number in range(mask.bit_length()) if mask >> number & 1]
-            for gauge, values in zip(GAUGES, _METER.iter_unpack(raw[_GAUGES_AT:])):
-                for chip in chips if group else (None,):
-                    found[chip, gauge] = Meter._make(values)
-        return found
+        return RingChip._make(_CHIP.unpack_from(self.copy(self._chips_at + number * CHIP_SIZE, CHIP_SIZE)))
 
     def _checked_layout(self) -> dict[str, int]:
         """Where everything lies. It is read once: the owner may change it after it was checked."""
-        header = self._bytes(0, HEADER_SIZE)
+        header = self.copy(0, HEADER_SIZE)
         read = {name: code.unpack_from(header, offset)[0] for name, (code, offset) in _HEADER.items()}
         if read["magic"] != MAGIC:
             raise RingError("it does not begin with the agent's mark")
@@ -416,7 +409,9 @@ class Ring:
             raise RingError(f"it is version {read['version']}, this reader knows version {VERSION}")
         for name, count, each, most in (
             ("meshes_at", "meshes", MESH_SIZE, _MAX_MESHES), ("chips_at", "chips", CHIP_SIZE, _MAX_CHIPS),
-            ("meters_at", "meters", METERS_SIZE, _MAX_METERS), ("ring_at", "ring_slots", RECORD_SIZE, _MAX_RING_SLOTS),
+            ("meters_at", "meters", METER_SIZE, METERS), ("groups_at", "meters", GROUP_SIZE, METERS),
+            ("windows_at", "windows", WINDOW_SIZE, _MAX_WINDOWS), ("phases_at", "phases", PHASE_SIZE, _MAX_PHASES),
+            ("ring_at", "ring_slots", RECORD_SIZE, _MAX_RING_SLOTS),
             ("table_at", "table_slots", RECORD_SIZE, _MAX_TABLE_SLOTS), ("blobs_at", "blobs_size", 1, _MAX_BLOB_BYTES),
         ):  # fmt: skip
             at, items = read[name], read[count]
@@ -434,20 +429,32 @@ def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
     event, slot = record[2], record[10]
     if slot == NO_SLOT and event != RingEvent.DESTROYED:
         return  # there was no room for it
-    if event == RingEvent.ALLOCATED or event == RingEvent.PROGRAM:
+    if event == RingEvent.ALLOCATED:
         table[slot] = record
+    elif event == RingEvent.PROGRAM:
+        known = table.get(slot)
+        again = known is not None and known[14] == record[14] and record[5] & RAN  # it ran when it ran before
+        table[slot] = (record[0], known[1], *record[2:]) if known is not None and again else record
     elif event == RingEvent.NAMED and slot in table:
         table[slot] = (*table[slot][:-1], record[-1])
     elif event == RingEvent.FREED:
         table.pop(slot, None)
     elif event == RingEvent.RUN and slot in table:
-        old = list(table[slot])
-        old[1], old[5] = record[1], old[5] | RAN
-        table[slot] = tuple(old)
+        table[slot] = _ran(table[slot], record[1])
     elif event == RingEvent.DESTROYED:
         program = record[14]
-        for gone in [slot for slot, allocation in table.items() if allocation[14] == program]:
-            del table[gone]
+        gone = [slot for slot, allocation in table.items() if allocation[14] == program]
+        frames = [frame for frame in map(table.pop, gone) if frame[3] == PROGRAM_FRAME and frame[5] & RAN]
+        for frame in frames:  # launches are marked on one frame of a workload: now on another
+            heir = next((s for s, a in table.items() if a[3] == PROGRAM_FRAME and a[9] == frame[9] != 0), None)
+            if heir is not None:
+                before = table[heir]
+                table[heir] = _ran(before, max(before[1], frame[1]) if before[5] & RAN else frame[1])
+
+
+def _ran(frame: tuple[int, ...], time: int) -> tuple[int, ...]:
+    """The frame of a program whose workload was launched at that time."""
+    return (frame[0], time, *frame[2:5], frame[5] | RAN, *frame[6:])
 
 
 def _checked_size(fd: int) -> int:

@@ -19,12 +19,13 @@ def times(since: float, until: float, width: int) -> str:
     clock = span >= 3600
     # A label every fifteen cells or more, at round fractions of the window.
     count = next((count for count in (6, 5, 4, 3, 2) if width // count >= 14), 1)
+    end = strftime("%H:%M", localtime(until)) + zone(localtime(until)) if clock else "now"
     out = ""
     for number in range(count):
-        ago = span * (1 - number / count)
+        ago, start = span * (1 - number / count), round(width * number / count)
         text = strftime("%H:%M", localtime(until - ago)) if clock else f"-{duration(ago)}"
-        out = f"{out:<{round(width * number / count)}}{text}"
-    end = strftime("%H:%M", localtime(until)) + zone(localtime(until)) if clock else "now"
+        if start + len(text) < width - len(end):
+            out = f"{out:<{start}}{text}"
     return f"{out:<{width}}"[: max(0, width - len(end))] + end[:width]
 
 

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The meters in an agent's memory, read from outside, with their highs in windows of records and in open phases."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from ttmem.wire.agent_ring import (
+    FIGURES_SIZE,
+    GAUGES,
+    GROUP_FIELDS,
+    GROUP_SIZE,
+    METER_FIELDS,
+    METER_SIZE,
+    PHASE_FIELDS,
+    PHASE_HEAD,
+    PHASE_SIZE,
+    READ_ATTEMPTS,
+    WINDOW_FIELDS,
+    WINDOW_HEAD,
+    WINDOW_SIZE,
+    Ring,
+    RingError,
+)
+
+_METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
+_GROUP = Struct("<" + "".join(code for _, _, code in GROUP_FIELDS))
+_WINDOW = Struct("<" + "".join(code for _, _, code in WINDOW_FIELDS))
+_PHASE = Struct("<" + "".join(code for _, _, code in PHASE_FIELDS))
+_FIGURES = Struct("<QQ")
+
+
+class Meter(NamedTuple):
+    """Bytes of one kind or pool."""
+
+    used: int
+    reserved: int
+    peak: int  # since the workload last reset the peaks
+    reserved_peak: int
+    ever: int  # the highest since the agent started
+    reserved_ever: int
+
+
+class MeterGroup(NamedTuple):
+    """Chips that share one meter of a gauge, because they always counted the same of it."""
+
+    gauge: str
+    numbers: tuple[int, ...] | None  # Metal's; None: all chips together
+    meter: Meter  # of each of these chips
+
+
+class Window(NamedTuple):
+    """The highest value of each meter, over a stretch of records."""
+
+    number: int
+    first: int  # sequence
+    last: int | None  # None: it is open
+    highs: tuple[tuple[int, int], ...]  # used and reserved, one for each meter group
+
+
+class OpenPhase(NamedTuple):
+    """A phase that has not ended."""
+
+    ident: int
+    parent: int
+    began: int  # sequence of its record
+    time: int
+    name: str
+    figures: tuple[tuple[int, int], ...]  # used at its begin, and at most since then; one for each meter group
+
+
+class Measured(NamedTuple):
+    """Meters, windows and open phases, copied at one moment. Their rows have one entry for each group, in order."""
+
+    groups: tuple[MeterGroup, ...]
+    windows: tuple[Window, ...]  # oldest first
+    phases: tuple[OpenPhase, ...]  # in the order in which they began
+
+
+_NOTHING = Meter(0, 0, 0, 0, 0, 0)
+
+
+def meters(ring: Ring) -> dict[tuple[int | None, str], Meter]:
+    """What is held, by Metal's number (None: on all chips together) and gauge; 0 if a chip never had any of it."""
+    found: dict[tuple[int | None, str], Meter] = {}
+    for index in range(min(ring.field("chips_used"), ring.chip_count)):
+        number = ring.chip(index).number
+        found.update(((number, gauge), _NOTHING) for gauge in GAUGES)
+    for group in measured(ring, windows_after=None, phases=False).groups:
+        for number_or_all in (None,) if group.numbers is None else group.numbers:
+            found[number_or_all, group.gauge] = group.meter
+    return found
+
+
+def measured(ring: Ring, windows_after: int | None = 0, phases: bool = True) -> Measured:
+    """Meters, the windows with records after ``windows_after`` (None: no windows), and the phases that are open.
+
+    An agent that goes on writing changes meters while they are copied. What is copied is then of some moment in
+    between, but the figures of one meter belong together.
+    """
+    for _ in range(READ_ATTEMPTS):
+        before = ring.fields("meters_turn", "meters_used", "window")
+        count = min(before["meters_used"], ring.meter_count)
+        raw_meters = ring.copy(ring.meters_at, count * METER_SIZE)
+        raw_groups = ring.copy(ring.groups_at, count * GROUP_SIZE)
+        windows = [] if windows_after is None else _window_rows(ring, before["window"], count, windows_after)
+        open_rows = _phase_rows(ring, count) if phases else []
+        if ring.field("meters_turn") == before["meters_turn"] and not before["meters_turn"] & 1:
+            break
+    # If it was never the same twice, its writer was killed while it changed them: the last copy is what there is.
+    if count < len(GAUGES):
+        raise RingError(f"it has {count} meters; there are {len(GAUGES)} for all chips together")
+    groups: list[MeterGroup] = []
+    highs: list[tuple[int, int, int]] = []  # number of the meter, and its highs
+    for number in range(count):
+        used, reserved, high, reserved_high = _METER.unpack_from(raw_meters, number * METER_SIZE)
+        mask, peak, reserved_peak, ever, reserved_ever, gauge = _GROUP.unpack_from(raw_groups, number * GROUP_SIZE)
+        if gauge >= len(GAUGES):
+            raise RingError(f"meter {number} is of gauge {gauge}; there are {len(GAUGES)}")
+        chips = _chips_in(ring, mask) if number >= len(GAUGES) else None
+        if chips == ():
+            continue  # a number that was left out
+        meter = Meter(
+            used, reserved, max(peak, high), max(reserved_peak, reserved_high), max(ever, high),
+            max(reserved_ever, reserved_high),
+        )  # fmt: skip
+        groups.append(MeterGroup(GAUGES[gauge], chips, meter))
+        highs.append((number, high, reserved_high))
+    return Measured(
+        tuple(groups),
+        tuple(_window_of(row, highs) for row in windows),
+        tuple(sorted((_phase_of(ring, row, highs) for row in open_rows), key=lambda phase: phase.began)),
+    )
+
+
+def _chips_in(ring: Ring, mask: bytes) -> tuple[int, ...]:
+    bits = int.from_bytes(mask, "little")
+    return tuple(ring.chip(index).number for index in range(bits.bit_length()) if bits >> index & 1)
+
+
+def _window_rows(ring: Ring, newest: int, count: int, after: int) -> list[bytes]:
+    """The windows that end after a record, oldest first."""
+    found: list[bytes] = []
+    for number in range(newest, max(0, newest - ring.window_count), -1):
+        row = ring.copy(ring.windows_at + number % ring.window_count * WINDOW_SIZE, WINDOW_HEAD + count * FIGURES_SIZE)
+        written, _, last = _WINDOW.unpack_from(row)
+        if written != number or (last and last <= after):
+            break
+        found.insert(0, row)
+    return found
+
+
+def _window_of(row: bytes, highs: list[tuple[int, int, int]]) -> Window:
+    number, first, last = _WINDOW.unpack_from(row)
+    found: list[tuple[int, int]] = []
+    for meter, high, reserved_high in highs:
+        used, reserved = _FIGURES.unpack_from(row, WINDOW_HEAD + meter * FIGURES_SIZE)
+        found.append((used, reserved) if last else (max(used, high), max(reserved, reserved_high)))
+    return Window(number, first, last or None, tuple(found))
+
+
+def _phase_rows(ring: Ring, count: int) -> list[bytes]:
+    found = []
+    for number in range(ring.phase_count):
+        at = ring.phases_at + number * PHASE_SIZE
+        if any(ring.copy(at, 8)):
+            found.append(ring.copy(at, PHASE_HEAD + count * FIGURES_SIZE))
+    return [row for row in found if any(row[:8])]
+
+
+def _phase_of(ring: Ring, row: bytes, highs: list[tuple[int, int, int]]) -> OpenPhase:
+    began, ident, parent, time, name = _PHASE.unpack_from(row)
+    figures = []
+    for meter, high, _ in highs:
+        begin, peak = _FIGURES.unpack_from(row, PHASE_HEAD + meter * FIGURES_SIZE)
+        figures.append((begin, max(peak, high)))
+    return OpenPhase(ident, parent, began, time, ring.name(name) or "", tuple(figures))
