@@ -47,7 +47,7 @@ _OF_PROGRAMS = {kind.label for kind in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind
 # Kinds that the runtime has for itself differ from chip to chip of a mesh: there is a router for each link.
 _OF_RUNTIME = {kind.label for kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)}
 _WITHOUT_ADDRESS = {Kind.KERNEL.label, *_OF_RUNTIME}
-_POOLS: tuple[tuple[MainPool, str], ...] = (("dram", "DRAM taken"), ("l1", "L1 taken by buffers"))
+_POOLS: tuple[tuple[MainPool, str], ...] = (("dram", "DRAM reserved"), ("l1", "L1 reserved by buffers"))
 _OVERLAP = (
     "That is more than there is: a mesh and each part of it have an allocator of their own, which gives out the same "
     "addresses. Two buffers in one place overwrite each other."
