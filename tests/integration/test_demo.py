@@ -52,7 +52,7 @@ def test_without_a_terminal_it_prints_one_picture_and_a_summary() -> None:
         assert f"{number} sim-quasar-{number}" in done.stdout
     assert "Anomalies: none" in done.stdout
     assert "decode on simulated quasar devices, 4 processes" in done.stdout
-    assert "Left: nothing." in done.stdout
+    assert "Still allocated: nothing." in done.stdout
     assert "\x1b" not in done.stdout
 
 
@@ -85,7 +85,7 @@ def test_every_workload_plays(name: str) -> None:
     done = demo(name)
     assert done.returncode == 0, done.stderr
     assert f"{name} on simulated n150 devices, one process" in done.stdout
-    assert "Left: nothing." in done.stdout
+    assert "Still allocated: nothing." in done.stdout
     for said in _SAID.get(name, ()):
         assert said in done.stdout
 
@@ -103,7 +103,7 @@ def test_a_server_of_the_environment_that_is_not_there_does_not_matter() -> None
     done = demo("matmul", TTMEM_SOCKET="/nowhere/t.sock")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "ttmem demo: TTMEM_SOCKET: no server answers on /nowhere/t.sock; the demo starts its own\n"
-    assert "Left: nothing." in done.stdout
+    assert "Still allocated: nothing." in done.stdout
 
 
 def test_it_ends_after_the_given_time() -> None:
@@ -198,7 +198,7 @@ def test_the_dashboard_until_q(terminal: Callable[..., Terminal], folder: Path) 
     os.kill(victim, signal.SIGKILL)
     screen.wait_for("3 tracked, 1 exited")
     screen.press("q")
-    screen.wait_for("Left: nothing.")
+    screen.wait_for("Still allocated: nothing.")
     assert screen.ended() == 0
     assert f"pid {victim}: killed by SIGKILL" in screen.screen.text
     assert screen.screen.text.count(": killed by") == 1
@@ -231,7 +231,7 @@ def test_a_workload_that_is_over_can_be_looked_at(
     screen.press("4")
     screen.wait_for(lambda text: re.search(rf"python +{state}", text), "its row")
     screen.press("q")
-    screen.wait_for("Left: nothing.")
+    screen.wait_for("Still allocated: nothing.")
     assert screen.ended() == 0
     assert _SAID[name][0] in screen.screen.text
     assert screen.restored()
@@ -262,7 +262,7 @@ def test_on_a_terminal_without_the_dashboard(
 ) -> None:
     screen = terminal(*arguments, command=command, **env)
     assert screen.ended() == 0
-    assert "Left: nothing." in screen.screen.text
+    assert "Still allocated: nothing." in screen.screen.text
     assert ("for the dashboard: pip install 'ttmem[top]'" in screen.screen.text) == hint
 
 
@@ -287,7 +287,7 @@ def test_a_demo_that_is_told_to_end_tidies_up(terminal: Callable[..., Terminal],
     family = children(screen)
     screen.process.terminate()
     assert screen.ended() == 128 + signal.SIGTERM
-    assert "Left: " not in screen.screen.text
+    assert "Still allocated: " not in screen.screen.text
     assert screen.restored()
     assert all(gone(pid) for pid in family)
     assert os.listdir(folder) == ["config"]

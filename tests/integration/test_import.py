@@ -463,7 +463,7 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "options", "code", "words"),
     [
-        ("[{", [], 1, "file: the file ends inside a value, after 2 characters: it is cut off"),
+        ("[{", [], 1, "file: the file is cut off: it ends inside a value, at character 2"),
         ("[]", [], 1, "file: nothing in it touches a device; a capture sees only the thread that began it"),
         (None, [], 1, "file: No such file or directory"),
         (

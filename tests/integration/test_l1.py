@@ -202,8 +202,8 @@ def test_the_snapshot_knows_it_and_says_how_old_it_is(server: Server, client: Al
     ("path", "answer"),
     [
         ("/cores", "chip is missing"),
-        ("/cores?chip=1", "there is no chip '1'"),
-        ("/cores?chip=77&core=8,0", "there is no core 8,0; the grid of chip 77 is 8 x 8"),
+        ("/cores?chip=1", "no tracked process has used chip '1'"),
+        ("/cores?chip=77&core=8,0", "there is no core 8,0; the grid of this chip is 8 x 8"),
         ("/cores?chip=77&core=1", "core is X,Y"),
         ("/cores?chip=77&core=-1,2", "core is X,Y"),
         ("/cores?chip=77&core=1,2,3", "core is X,Y"),

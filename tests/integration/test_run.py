@@ -450,9 +450,9 @@ def test_the_summary_says_what_the_data_says(runs: Callable[[str], Ran]) -> None
     table = {line[2:24].rstrip(): line[24:].split() for line in lines[5:12]}
     assert list(table) == [
         *("DRAM buffers", "L1 buffers", "circular buffers", "dataflow buffers", "kernels"),
-        *("DRAM taken", "L1 taken by buffers"),
+        *("DRAM reserved", "L1 reserved by buffers"),
     ]
-    assert table["DRAM taken"][:4] == ["384.0", "KiB", "144.0", "KiB"]
+    assert table["DRAM reserved"][:4] == ["384.0", "KiB", "144.0", "KiB"]
     left = [allocation for allocation in ran.data["left"] if allocation["kind"] not in ("dram", "l1")]
     programs = human(sum(allocation["size"] for allocation in left if not allocation["shared"]))
     assert (

@@ -44,7 +44,7 @@ def told(server: Server, *command: str) -> tuple[int, str]:
 
 def test_every_screen_of_a_server(server: Server) -> None:
     with running(server, *SURE):
-        assert "100 % of what the allocators say" in told(server, "smi")[1]
+        assert "100 % of what the allocators report" in told(server, "smi")[1]
         assert "uncertain" not in told(server, "smi")[1] + told(server, "dump")[1]
         assert told(server, "leaks")[0] == 0
     with running(server, *UNSURE) as pid:

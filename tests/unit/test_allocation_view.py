@@ -382,8 +382,8 @@ def test_a_click_on_a_title_sorts_and_one_on_a_row_chooses() -> None:
 
 
 def test_what_the_server_says_is_said() -> None:
-    screen = Screen(Answer(None, "the server says: limit is a whole number", 0.0))
-    assert screen.rows()[2] == " the server says: limit is a whole number"
+    screen = Screen(Answer(None, "the server reports: limit is a whole number", 0.0))
+    assert screen.rows()[2] == " the server reports: limit is a whole number"
 
 
 def test_empty() -> None:

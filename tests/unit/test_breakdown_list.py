@@ -202,8 +202,8 @@ def test_filters_hold_for_a_breakdown_as_well() -> None:
     view.press("f", model)
     view.by = "op"
     assert "kind=dram" in view.wants(model)[0]
-    model.answers[view.wants(model)[0]] = Answer(None, "the server says: no", 0.0)
-    assert "the server says: no" in "\n".join(shown(model, view))
+    model.answers[view.wants(model)[0]] = Answer(None, "the server reports: no", 0.0)
+    assert "the server reports: no" in "\n".join(shown(model, view))
 
 
 def test_remembered_nonsense_is_nothing() -> None:

@@ -89,10 +89,10 @@ BROKEN = finding("driver", broken("/sys", "a card and no driver", "load it"))
 @pytest.mark.parametrize(
     ("found", "code", "line"),
     [
-        ([FINE, FINE], 0, "ttmem doctor: 0 broken, 0 warnings, 2 fine"),
-        ([FINE, UNKNOWN], 0, "ttmem doctor: 0 broken, 0 warnings, 1 fine, 1 not looked at"),
-        ([ODD, FINE], 0, "ttmem doctor: 0 broken, 1 warning, 1 fine"),
-        ([FINE, ODD, BROKEN, ODD], 3, "ttmem doctor: 1 broken, 2 warnings, 1 fine"),
+        ([FINE, FINE], 0, "ttmem doctor: 0 broken, 0 warnings, 2 ok"),
+        ([FINE, UNKNOWN], 0, "ttmem doctor: 0 broken, 0 warnings, 1 ok, 1 unknown"),
+        ([ODD, FINE], 0, "ttmem doctor: 0 broken, 1 warning, 1 ok"),
+        ([FINE, ODD, BROKEN, ODD], 3, "ttmem doctor: 1 broken, 2 warnings, 1 ok"),
     ],
 )
 def test_verdict(found: list[Finding], code: int, line: str) -> None:
@@ -125,7 +125,7 @@ WARNING  untracked
 ok       agent              loads
 unknown  ttnn               no ttnn there
 
-ttmem doctor: 1 broken, 2 warnings, 1 fine, 1 not looked at"""
+ttmem doctor: 1 broken, 2 warnings, 1 ok, 1 unknown"""
     )
 
 
@@ -142,7 +142,7 @@ UNKNOWN  ttnn
     found:     no ttnn there
     to do:     name another
 
-ttmem doctor: 0 broken, 0 warnings, 1 fine, 1 not looked at"""
+ttmem doctor: 0 broken, 0 warnings, 1 ok, 1 unknown"""
     )
 
 

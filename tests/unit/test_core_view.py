@@ -105,7 +105,7 @@ def test_one_look_says_who_is_on_both_sides_of_the_gap(size: str) -> None:
     assert "program 2 ttnn::matmul, pid 1" in text
     assert "program 3 ttnn::conv2d" in text  # cached, and comes closer
     assert "headroom 974.2 KiB" in text
-    assert "largest block 974.2 KiB" in text
+    assert "largest free block 974.2 KiB" in text
 
 
 def test_arrows_and_clicks_choose_a_core() -> None:
@@ -226,8 +226,8 @@ def test_where_the_wall_is_may_not_be_known() -> None:
     account.apply(Allocated(0, Kind.L1, 0, 4096))
     text = "\n".join(Screen(account).rows())
     assert re.search(r"least headroom - ", text)
-    assert re.search(r"wall at +- not known", text)
-    assert re.search(r"worst to +0xf5900 program 3 ttnn::conv2d", text)
+    assert re.search(r"buffers from +- not known", text)
+    assert re.search(r"largest to +0xf5900 program 3 ttnn::conv2d", text)
     assert "? 1 allocations are not in the map" not in text
     assert "? 1 allocation is not in the map: no address in L1 was reported" in text
 
@@ -247,7 +247,7 @@ def test_another_chip_is_another_question() -> None:
     paths = screen.view.wants(screen.model)
     assert all("chip=78" in path for path in paths)
     for path in paths:
-        screen.model.answers[path] = Answer(None, "the server says: there is no chip '78'", 0.0)
+        screen.model.answers[path] = Answer(None, "the server reports: there is no chip '78'", 0.0)
     assert "there is no chip '78'" in " ".join(screen.rows())
 
 
@@ -259,7 +259,7 @@ def test_a_smaller_chip_has_no_such_core() -> None:
     assert screen.asked == "10,9"
     screen.model.choose(1)
     with_core, without = asked(screen.view, screen.model)
-    screen.model.answers[with_core] = Answer(None, "the server says: there is no core 10,9", 0.0)
+    screen.model.answers[with_core] = Answer(None, "the server reports: there is no core 10,9", 0.0)
     screen.model.answers[without] = Answer({**answer(decode()), "chip": "78"}, None, 0.0)
     assert "core 7,7" in " ".join(lines(screen.view.rows(screen.model, screen.size, screen.signs)))
     assert screen.asked == "7,7"

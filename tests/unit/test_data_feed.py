@@ -94,7 +94,7 @@ def test_what_a_view_wants(api: Api) -> None:
     feed.want(["/allocations?limit=2", "/nothing"], 0.5)
     answers = feed.round().answers
     assert answers["/allocations?limit=2"].data == {"allocations": []}
-    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server says: no such thing")
+    assert (answers["/nothing"].data, answers["/nothing"].trouble) == (None, "the server reports: no such thing")
 
 
 def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_without_a_server_the_machine_is_looked_at(folder: Path, root: str) -> N
     assert news.snapshot["server"] is None
     assert [chip["pci"] for chip in news.snapshot["chips"]] == ["0000:01:00.0"]
     assert news.trouble is not None
-    assert "start one with `ttmem serve`" in news.trouble
+    assert "start one with `ttmem serve --socket" in news.trouble
     assert news.snapshot["sources"][0] == {"name": "server", "state": "not running", "detail": news.trouble}
 
 

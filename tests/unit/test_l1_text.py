@@ -121,10 +121,10 @@ def test_both_sides_of_the_gap_are_named() -> None:
     assert worst is not None
     end = 171360 + 131072
     assert (worst["y"] < 4, worst["headroom"]) == (True, 1300000 - end)
-    assert f"({1300000 - end} B)" in text
-    assert f"from {1300000:#x} up: L1 buffer of 6.0 MiB, kv_cache, pid 1" in text
-    assert f"up to {end:#x}: program 2 ttnn::matmul, pid 1" in text
-    assert f"of all cached programs up to {1005824:#x}: program 3 ttnn::conv2d" in text
+    assert f"({1300000 - end:,} B)" in text
+    assert f"lowest L1 buffer at {1300000:#x}: L1 buffer of 6.0 MiB, kv_cache, pid 1" in text
+    assert f"circular buffers end at {end:#x}: program 2 ttnn::matmul, pid 1" in text
+    assert f"of all cached programs, the highest end is {1005824:#x}: program 3 ttnn::conv2d" in text
 
 
 def test_the_highest_of_all_cached_programs_may_be_on_other_cores() -> None:
@@ -132,7 +132,7 @@ def test_the_highest_of_all_cached_programs_may_be_on_other_cores() -> None:
     account.part(4, 105824, 1_100_000, 1 << (7 * ROW + 7))
     text = render(answer(account), "0", Style(100))
     assert "Least headroom: core 0,0" in text
-    assert f"of all cached programs up to {1205824:#x}: program 4, pid 1, headroom 92.0 KiB" in text
+    assert f"of all cached programs, the highest end is {1205824:#x}: program 4, pid 1, headroom 92.0 KiB" in text
 
 
 def test_what_another_user_may_not_see_is_not_told() -> None:

@@ -227,14 +227,15 @@ def test_counters_of_the_dead_alone_make_no_rows() -> None:
         assert (note["what"], note["chip"], note["pid"]) == ("shm-stale", None, None)
         assert note["text"] == (
             "111 counter files of tt-metal belong to processes that are gone, on chips that are not known otherwise: "
-            "111.0 MiB dram, 111.0 MiB l1, not in use. When no job runs, rm /dev/shm/tt_device_*_memory"
+            "111.0 MiB of DRAM, 111.0 MiB of L1, not in use. When no job runs, delete with "
+            "`rm /dev/shm/tt_device_*_memory`"
         )
 
 
 def test_one_such_file_is_named() -> None:
     (note,) = merge(nothing(), machine(shm=[left(77, 7)]))["notes"]
     assert note["text"].startswith("1 counter file of tt-metal belongs to processes that are gone, on a chip that is ")
-    assert note["text"].endswith("When no job runs, rm /dev/shm/tt_device_77_memory")
+    assert note["text"].endswith("When no job runs, delete with `rm /dev/shm/tt_device_77_memory`")
 
 
 def test_nobody_is_told_to_remove_what_may_be_in_use() -> None:
@@ -244,7 +245,7 @@ def test_nobody_is_told_to_remove_what_may_be_in_use() -> None:
     assert (merged["chips"], merged["processes"]) == ([], [])
     (note,) = merged["notes"]
     assert "to processes that are gone or not visible from here, on chips" in note["text"]
-    assert note["text"].endswith("2.0 MiB l1, not counted")
+    assert note["text"].endswith("2.0 MiB of L1, not counted")
     assert "rm " not in note["text"]
 
 
@@ -323,7 +324,7 @@ def test_an_idle_file_makes_no_chip() -> None:
     lost = merge(nothing(), machine(shm=[counters(77, lost=5)]))
     assert lost["chips"] == []
     assert "processes that are gone or found no slot, on a chip" in lost["notes"][0]["text"]
-    assert "5 B dram, not counted. When no job runs, rm " in lost["notes"][0]["text"]
+    assert "5 B of DRAM, not counted. When no job runs, delete with `rm " in lost["notes"][0]["text"]
     assert [c["chip"] for c in merge(nothing(), machine(shm=[counters(77, slot(7))]))["chips"]] == ["77"]
 
 

@@ -170,12 +170,12 @@ def test_how_close_the_wall_is() -> None:
     view, model = with_walls(walls())
     lines = shown(view, model, Size(120, 30))
     last, cached = (next(line for line in lines if name in line) for name in ("headroom now", "headroom worst"))
-    assert re.search(r"1000\.0 KiB left of 1\.3 MiB +to the wall: ttnn\.add of pid 4711", last)
+    assert re.search(r"1000\.0 KiB left of 1\.3 MiB +below ttnn\.add of pid 4711", last)
     assert re.search(r"100\.0 KiB left of 1\.3 MiB +when program 6 of pid 4711 runs", cached)
     styles = {text: name for row in view.rows(model, Size(120, 30), Characters()) for text, name in row}
     assert [styles[f"{size} left"] for size in ("1000.0 KiB", " 100.0 KiB")] == ["bold good", "bold bad"]
     text = "\n".join(shown(*with_walls(walls(floor_holder=None, worst_cached=None))))
-    assert "the wall: the end of L1" in text
+    assert "below the end of L1" in text
     assert "worst" not in text
     over = {"program": 5, "pid": 4711, "end": 1400 << 10, "headroom": -(100 << 10)}
     assert "100.0 KiB TOO MUCH" in "\n".join(shown(*with_walls(walls(launched=[over]))))

@@ -410,7 +410,7 @@ def test_what_is_said_of_the_chosen_process() -> None:
         "── pid 7 python (ann) ─",
         "python llama.py",
         "calls itself pid 12",
-        "By kind on 1: dram 9.0 GiB",
+        "By kind on chip 1: dram 9.0 GiB",
         "Has open: 1-2; what it has of 2 is not known",
         "agent: it cannot see traces",
         "Anomalies: unknown_free 3",

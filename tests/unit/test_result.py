@@ -227,14 +227,14 @@ def test_the_summary(told: Story) -> None:
         "ttmem run: exit 0 after 10.0 s; 0 records, none lost; not audited",
         "",
         "n150 chip 0 (id 4711)",
-        "  over all cores, banks         peak  at the end",
+        "  sum of cores or banks         peak  at the end",
         "  DRAM buffers              80.0 KiB    16.0 KiB",
         "  L1 buffers                32.0 KiB         0 B",
         "  L1_SMALL buffers           1.0 KiB     1.0 KiB",
         "  circular buffers           8.0 KiB     8.0 KiB   of all cached programs, which take turns",
         "  kernels                    4.0 KiB     4.0 KiB   of all cached programs, which take turns",
-        "  DRAM taken               160.0 KiB    32.0 KiB   peak is 0.0013 % of 12.0 GiB",
-        "  L1 taken by buffers       64.0 KiB     2.0 KiB   peak is 0.073 % of 85.0 MiB",
+        "  DRAM reserved            160.0 KiB    32.0 KiB   peak is 0.0013 % of 12.0 GiB",
+        "  L1 reserved by buffers    64.0 KiB     2.0 KiB   peak is 0.073 % of 85.0 MiB",
         "  at the peak of DRAM buffers, 80.0 KiB after 2.50 s, the largest were:",
         "      64.0 KiB  DRAM buffer      0x1000     ttnn.zeros",
         "      16.0 KiB  DRAM buffer      0x8000",
@@ -284,8 +284,8 @@ def test_the_summary_in_colour(story: Story) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == run_text.render(document, Style())
     assert "\x1b" not in run_text.render(document, Style())
     for start in (
-        "\x1b[1mttmem run: exit 1", "\x1b[1mn150 chip 0 (id 4711)", "\x1b[33m  DRAM taken",
-        "\x1b[31m  L1 taken by buffers",
+        "\x1b[1mttmem run: exit 1", "\x1b[1mn150 chip 0 (id 4711)", "\x1b[33m  DRAM reserved",
+        "\x1b[31m  L1 reserved by buffers",
         "\x1b[1mleft at the end:", "\x1b[33m  tensors:", "\x1b[31mout of memory: ", "\x1b[33mheld by",
     ):  # fmt: skip
         assert f"\n{start}" in shown, start
@@ -482,7 +482,7 @@ def test_a_group_too_wide_for_the_terminal(story: Story, monkeypatch: pytest.Mon
     at = lines.index("  L1 buffers: 2.0 KiB in 2 allocations, sum over all cores")
     assert lines[at + 2].split()[:5] == ["2.0", "KiB", "2", "ttnn.conv2d", "l1"]
     assert max(map(len, lines[at:])) <= 60
-    assert "  DRAM taken                 2.0 KiB         0 B   peak is under 0.0001 % of 12.0 GiB" in lines
+    assert "  DRAM reserved              2.0 KiB         0 B   peak is under 0.0001 % of 12.0 GiB" in lines
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------

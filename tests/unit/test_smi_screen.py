@@ -212,7 +212,7 @@ def test_a_row_shows_the_amount_its_percentage_is_of() -> None:
         Allocated(0, Kind.DRAM, 0x1000, 8 * GIB, extra=Extra(reserved=16 * GIB)),
     )
     row = chip_row(account)
-    assert "taken for 8.0 GiB asked for" in account.text()
+    assert "for 8.0 GiB requested" in account.text()
     used, size = amounts(row)[0]
     percentages = [int(text) for text in re.findall(r"(\d+)%", row)]
     assert percentages[0] == round(100 * used / size)
@@ -237,9 +237,9 @@ def test_the_peak_of_buffers_says_that_it_has_l1_small_in_it() -> None:
     account = Account()
     model = account.process(1)
     account.apply(model, opened("p150", "chip"), Allocated(0, Kind.L1, 0x100000, 2 * MIB, extra=Extra(3 * MIB)))
-    assert "taken for 2.0 MiB asked for, peak 3.0 MiB, " in account.text(style=Style(160))
+    assert "for 2.0 MiB requested, peak 3.0 MiB, " in account.text(style=Style(160))
     account.apply(model, Allocated(0, Kind.L1_SMALL, 0x170000, MIB, extra=Extra(MIB)))
-    assert "taken for 2.0 MiB asked for, peak 4.0 MiB with L1_SMALL, " in account.text(style=Style(160))
+    assert "for 2.0 MiB requested, peak 4.0 MiB with L1_SMALL, " in account.text(style=Style(160))
 
 
 def test_a_peak_is_shown_though_all_buffers_are_gone() -> None:
@@ -352,7 +352,7 @@ def test_equal_amounts_on_many_chips_are_one_row() -> None:
         ["0-4,6-31", "each"],
         ["5"],
     ]
-    assert "chips 0-4,6-31: 31 alike, each" in account.text()
+    assert "chips 0-4,6-31: the same on each of 31 chips" in account.text()
 
 
 def remote(*ends: int) -> Account:
@@ -396,7 +396,7 @@ def test_of_many_different_amounts_the_largest_are_shown_and_the_others_summed()
     assert rows[-1].split()[:5] == ["25", "more,", "sum", f"{sum(range(1, 26)) / 4:.1f}", "GiB"]
     titles = [line for line in text.splitlines() if line.startswith("chip ")]
     assert [title.split()[1] for title in titles] == ["28", "29", "30", "31"], "the fullest"
-    assert "The 28 chips that are less full are left out here" in text
+    assert "28 chips with less in use are not shown here" in text
     snapshot: Any = take_snapshot(account.ledger, time="", host="box", server=SERVER)
     assert len(re.findall(r"^chip \d+ \(id 1\d\d\)$", render(snapshot, in_full=True), re.MULTILINE)) == 32, "as with -d"
 

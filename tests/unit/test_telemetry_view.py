@@ -101,7 +101,7 @@ def test_what_is_wrong_is_said_in_words() -> None:
 
 def test_equal_troubles_are_told_once() -> None:
     text = "\n".join(shown(model_of(many(4)), Size(120, 50)))
-    assert text.count("no telemetry: the driver does not list it") == 1
+    assert text.count("no telemetry: not listed by the driver") == 1
     assert "Chips 0-3: no telemetry" in text
 
 

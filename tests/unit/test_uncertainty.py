@@ -178,7 +178,7 @@ def joined(text: str) -> str:
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_smi(width: int) -> None:
     text = joined(render_smi(told()[0].snapshot(), Style(width)))
-    assert "100 % of what the allocators say" in text
+    assert "100 % of what the allocators report" in text
     assert "uncertain" not in text
     text = joined(render_smi(told(Uncertain("replaced", 143))[0].snapshot(), Style(width)))
     assert "100 %" not in text
@@ -189,7 +189,7 @@ def test_smi(width: int) -> None:
 
 def test_smi_beside_an_audit_that_disagrees() -> None:
     text = joined(render_smi(told(Uncertain("failures", 1), audit=HALF)[0].snapshot(), Style(120)))
-    assert "50 % of what the allocators say; uncertain: the agent counted failures 1" in text
+    assert "50 % of what the allocators report; uncertain: the agent counted failures 1" in text
 
 
 def test_many_uncertain_processes_take_one_note() -> None:

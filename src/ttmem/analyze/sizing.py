@@ -112,8 +112,9 @@ def _ring(figures: Figures) -> SizingLine | None:
     if not size or not peak:
         return None
     who, count = figures.get("ring_program"), figures.get("ring_programs")
-    of = f" of {count} programs" if count else ""
-    text = f"kernel ring: {exact(peak)} of {exact(size)} per core ({100 * peak / size:.0f} %) used by the largest{of}"
+    of = f" of {count} programs" if count else " program"
+    largest = "the only program" if count == 1 else f"the largest{of}"
+    text = f"kernel ring: {exact(peak)} of {exact(size)} per core ({100 * peak / size:.0f} %) used by {largest}"
     return SizingLine("kernel_ring", f"{text}, {who}" if who else text, peak)
 
 

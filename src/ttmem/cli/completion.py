@@ -14,7 +14,7 @@ from ttmem.cli import CommandError, full_parser
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell to write the script for")
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "tcsh"), help="bash, zsh or tcsh")
 
 
 def run(args: argparse.Namespace) -> int:

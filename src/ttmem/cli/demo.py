@@ -235,8 +235,8 @@ def _print_end(session: DemoSession, snapshot: Snapshot) -> None:
     pids = {worker.pid for worker in session.workers}
     before = [process for process in snapshot["processes"] if process["pid"] in pids]
     left = [process for process in after["processes"] if process["pid"] in pids and process["state"] != "exited"]
-    print(f"Freed when they ended: {_held(before)}.")
-    print(f"Left: {_held(left)}.")
+    print(f"Freed when the workload ended: {_held(before)}.")
+    print(f"Still allocated: {_held(left)}.")
 
 
 def _last_step(worker: Worker) -> str:

@@ -67,7 +67,10 @@ def _docker(found: dict[str, str]) -> list[str]:
 def _k8s(found: dict[str, str]) -> list[str]:
     """The same for a pod. JSON is YAML, so its quotes are right for every path."""
     library, folder = _shared_paths(found)
-    lines = ["# Parts of a pod's spec: merge them into yours, and do the first container's for each.", "hostPID: true"]
+    lines = [
+        "# Merge these parts into the spec of your pod; repeat env and volumeMounts for each container.",
+        "hostPID: true",
+    ]
     lines += ["containers:", "- name: NAME", "  env:"]
     for name, value in found.items():
         lines += [f"  - name: {name}", f"    value: {_json(value.replace('$(', '$$('))}"]  # Kubernetes replaces $(NAME)

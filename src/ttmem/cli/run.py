@@ -63,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=BREAKDOWNS,
         help="group the allocations at the peak by this (default: line with --stacks, otherwise op)",
     )
-    parser.add_argument("--no-color", action="store_true", help="no colours (the default in a pipe, and with NO_COLOR)")
+    parser.add_argument(
+        "--no-color", action="store_true", help="print no colours (the default in a pipe, and with NO_COLOR)"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run")
 
 

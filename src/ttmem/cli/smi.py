@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     view = _View(args)
     watched = args.watch or args.refresh or args.count
     if args.umd and watched:
-        raise UsageError("--umd opens the chips, so it looks once; leave out --umd, or -w, -r and -n")
+        raise UsageError("--umd opens the chips, so it prints only one snapshot; leave out --umd, or -w, -r and -n")
     if not watched:
         view.emit()
     else:

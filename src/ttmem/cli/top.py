@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last one
     terminal = all(stream is not None and stream.isatty() for stream in streams)
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
-        raise CommandError("this is not a terminal it can draw on; `ttmem smi -w` prints one snapshot after another")
+        raise CommandError(
+            "not a terminal, or one that cannot show the dashboard; `ttmem smi -w` prints one snapshot after another"
+        )
     try:
         import textual  # noqa: F401
     except ImportError:

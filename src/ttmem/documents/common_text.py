@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ttmem.model.schema import Snapshot
+    from ttmem.model.schema import ChipRow, Snapshot
 
 _FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
 _KEPT_LINES = 65_536
@@ -78,6 +78,11 @@ def chip_numbers(snapshot: Snapshot) -> dict[str, int]:
         for name in pair:
             seen[name] = seen.get(name, 0) + 1
     return {chip_id: number for chip_id, number in numbers if seen[chip_id] == seen[number] == 1}
+
+
+def by_number(chips: list[ChipRow], numbers: Mapping[str, int]) -> list[ChipRow]:
+    """Chips in the order of their numbers, those without one after them."""
+    return sorted(chips, key=lambda chip: (chip["chip"] not in numbers, numbers.get(chip["chip"], 0)))
 
 
 def local_time(moment: float | str, digits: int = 0) -> str:

@@ -117,13 +117,15 @@ class Cores:
         """The cores of a chip, and one of them in detail; LookupError if there is no such chip or core."""
         chip = next((chip for chip in shown_chips(self._ledger) if chip.id == chip_id), None)
         if chip is None:
-            raise LookupError(f"there is no chip {chip_id!r}; the snapshot lists all chips")
+            raise LookupError(
+                f"no tracked process has used chip {chip_id!r}, so the use of its L1 by core is not known"
+            )
         geometry = chip.geometry
         if geometry is None:
             return _unknown(chip_id, "the type of this board is not known")
         if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
             grid = f"{geometry.grid_x} x {geometry.grid_y}"
-            raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of chip {chip_id} is {grid}")
+            raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of this chip is {grid}")
         made = await self._map(chip, geometry)
         return _DocumentBuilder(made.map, may_see).chip(self._age(made), core)
 

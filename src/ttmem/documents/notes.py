@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Differing = Mapping[tuple[int, str], dict[str, tuple[int, int]]]  # by pid and chip; by kind: tracked, counted
 
 _COUNTED: tuple[Literal["dram", "l1", "l1_small", "trace"], ...] = ("dram", "l1", "l1_small", "trace")
+_COUNTED_WORDS = {"dram": "DRAM", "l1": "L1", "l1_small": "L1_SMALL", "trace": "traces"}
 _STATES = {
     "in reset": "is in reset or not initialised; its telemetry cannot be read",
     "off the bus": "answers with all ones: it is off the PCIe bus or dead; a reset (tt-smi -r) may bring it back",
@@ -104,7 +105,7 @@ def _left(*files: CounterFile) -> str:
     """The left-over bytes by kind, as text; "" if there are none."""
     stale = [file["stale"] for file in files]
     sums = {kind: sum(sizes[kind] for sizes in stale if sizes is not None) for kind in _COUNTED}
-    return ", ".join(f"{human(size)} {kind}" for kind, size in sums.items() if size)
+    return ", ".join(f"{human(size)} of {_COUNTED_WORDS[kind]}" for kind, size in sums.items() if size)
 
 
 def _orphaned(files: list[CounterFile]) -> str:
@@ -120,7 +121,7 @@ def _orphaned(files: list[CounterFile]) -> str:
     chips = "chips that are" if many else "a chip that is"
     text = f"{subject} to processes that {whose}, on {chips} not known otherwise: {_left(*files)}, {use}"
     path = "/dev/shm/tt_device_*_memory" if many else files[0]["path"]
-    return text if unsure else f"{text}. When no job runs, rm {path}"
+    return text if unsure else f"{text}. When no job runs, delete with `rm {path}`"
 
 
 def _sentence(text: str) -> str:

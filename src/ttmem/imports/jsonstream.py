@@ -138,9 +138,7 @@ class JsonStream:
         return bool(new)
 
     def _cut(self) -> JsonError:
-        return JsonError(
-            f"the file ends inside a value, after {self._before + len(self._text)} characters: it is cut off"
-        )
+        return JsonError(f"the file is cut off: it ends inside a value, at character {self._before + len(self._text)}")
 
     def _wrong(self, what: str, place: int | None = None) -> JsonError:
         return JsonError(f"not JSON: {what} at character {self._before + (self._at if place is None else place)}")

@@ -22,7 +22,7 @@ _PROBED_BYTES = 256  # at the beginning of a file
 _ELSEWHERE = "name another file, or delete this one first"
 _DESCRIPTORS = ("/dev/", "/proc/")  # /dev/stdout, and /dev/fd/63 of a shell's >(command)
 _TYPES = {
-    stat.S_IFDIR: "a directory",
+    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFLNK: "a symbolic link",

@@ -44,7 +44,7 @@ def judge(result: RunResult, limits: Limits) -> Verdicts:
     for pool, limit in budgets:
         peak = result.reserved_peaks[pool]
         if limit is not None and peak > limit:
-            lines.append(f"{pool.name} peak {human(peak)} ({peak} B) is over the budget of {human(limit)}")
+            lines.append(f"{pool.name} peak {human(peak)} ({peak:,} B) is over the budget of {human(limit)}")
             code = OVER_BUDGET
     if limits.no_leaks and result.leaks:
         lines.append(f"tensors were left: {amounts_text(result.leaks, 'buffer')}")

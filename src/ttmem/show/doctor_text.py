@@ -32,8 +32,8 @@ def render(document: Doctor, *, verbose: bool = False) -> str:
 def verdict_line(counts: LevelCounts) -> str:
     """The number of findings of each level, in one line."""
     warnings = f"{counts['warning']} warning{'' if counts['warning'] == 1 else 's'}"
-    missed = f", {counts['unknown']} not looked at" if counts["unknown"] else ""
-    return f"ttmem doctor: {counts['broken']} broken, {warnings}, {counts['ok']} fine{missed}"
+    missed = f", {counts['unknown']} unknown" if counts["unknown"] else ""
+    return f"ttmem doctor: {counts['broken']} broken, {warnings}, {counts['ok']} ok{missed}"
 
 
 def _in_full(finding: FindingRow) -> list[str]:

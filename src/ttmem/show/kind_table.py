@@ -56,8 +56,12 @@ def breakdowns(snapshot: Snapshot, names: Names, style: Style, in_full: bool) ->
     for text, chips in shown:
         lines += ["", *_title(chips, names, style), *text]
     if left_out:
-        lines += ["", *wrap(f"The {left_out} chips that are less full are left out here: `-d CHIP` shows them.", style)]
+        lines += ["", *wrap(f"{_less_full(left_out)} not shown here; `-d CHIP` shows one.", style)]
     return lines
+
+
+def _less_full(count: int) -> str:
+    return "1 chip with less in use is" if count == 1 else f"{count} chips with less in use are"
 
 
 def _fullness(chip: ChipRow) -> float:
@@ -66,13 +70,9 @@ def _fullness(chip: ChipRow) -> float:
 
 
 def _title(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
-    board = {chip["board"] for chip in chips if chip["board"]}
-    kind = f"{board.pop()} " if len(board) == 1 else ""
-    if len(chips) == 1:
-        doubt = "" if chips[0]["identity"] == "known" else ", assumed to be the one with that device number"
-        text = f"{names.title(chips[0]['chip'])}{doubt}"
-    else:
-        text = f"{kind}chips {names.several(chip['chip'] for chip in chips)}: {len(chips)} alike, each"
+    text = names.group_title([chip["chip"] for chip in chips])
+    if len(chips) == 1 and chips[0]["identity"] != "known":
+        text += ", assumed to be the one with that device number"
     return [style.paint(line, BOLD) for line in wrap(text, style)]
 
 
@@ -190,13 +190,13 @@ def _asked(buffers: UsedAndReserved, pool: UsedAndReserved) -> list[str]:
     if human(buffers["reserved"]) in (human(None), human(buffers["used"])):
         return []
     known = "" if pool["reserved"] is not None else "as far as that is known "
-    return [f"{known}taken for {human(buffers['used'])} asked for"]
+    return [f"{known}for {human(buffers['used'])} requested"]
 
 
 def _peak(peak: int, now: int | None) -> str:
     """The peak; a peak of requested bytes may be less than what is reserved now."""
     less = now is not None and peak < now and human(peak) != human(now)
-    return f"peak {human(peak)}{' asked for' if less else ''}"
+    return f"peak {human(peak)}{' requested' if less else ''}"
 
 
 def _of_dram(dram: DramRow) -> str:
@@ -267,7 +267,7 @@ def _known(memory: MemoryRow, counted: int | None) -> str:
     nothing = "nothing allocated" if counted is None else "nothing by tt-metal's own counters, which miss other threads"
     out = [", ".join(sizes) or nothing]
     if memory["completeness"] is not None:
-        whose = "the allocators of who is tracked say" if counted is not None else "the allocators say"
+        whose = "the allocators of tracked processes report" if counted is not None else "the allocators report"
         out.append(f"{complete(memory['completeness'])} of what {whose}")
     if memory["uncertain"]:
         out.append(f"uncertain: the agent counted {counts_text(memory['uncertain'])}")

@@ -208,22 +208,28 @@ def _wall(found: Cores, style: Style) -> list[str]:
         lines = wrap("How close circular buffers are to L1 buffers is not known.", style)
         return lines if highest is None else [*lines, *_highest(found, highest, style)]
     headroom = known(worst["headroom"])
-    distance = f"{human(headroom)} ({headroom} B)" if headroom >= 0 else f"a clash by {human(-headroom)}"
+    distance = f"{human(headroom)} ({headroom:,} B)" if headroom >= 0 else f"a clash by {human(-headroom)}"
     same = sum(core["headroom"] == headroom for core in found["cores"])
     others = f", as on {same - 1} others" if same > 1 else ""
     title = f"Least headroom: core {worst['x']},{worst['y']}{others}: {distance}"
     lines = [style.paint(line, RED if headroom < 0 else BOLD) for line in wrap(title, style)]
     program = program_of(found, worst["program"])
-    below = "nothing above the base" if worst["end"] is None else program_text(program)
     bottom = known(found["l1"])["base"] if worst["end"] is None else worst["end"]
-    lines += wrap(f"from {known(found['floor']['address']):#x} up: {floor_text(found)}", style, "    ", "  ")
-    lines += wrap(f"up to {bottom:#x}: {below}", style, "    ", "  ")
+    floor = known(found["floor"]["address"])
+    buffer = f"lowest L1 buffer at {floor:#x}: {floor_text(found)}"
+    above = f"no L1 buffer; L1 ends at {floor:#x}" if found["floor"]["owner"] is None else buffer
+    below = f"circular buffers end at {bottom:#x}: {program_text(program)}"
+    lines += wrap(above, style, "    ", "  ")
+    lines += wrap(
+        f"no circular buffer; they begin at {bottom:#x}" if worst["end"] is None else below, style, "    ", "  "
+    )
     return lines if highest is None or highest["end"] <= bottom else [*lines, *_highest(found, highest, style)]
 
 
 def _highest(found: Cores, cached: WorstProgram, style: Style) -> list[str]:
     """The cached program that ends highest."""
-    text = f"of all cached programs up to {cached['end']:#x}: {program_text(program_of(found, cached['program']))}"
+    program = program_text(program_of(found, cached["program"]))
+    text = f"of all cached programs, the highest end is {cached['end']:#x}: {program}"
     return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
 
 
@@ -231,7 +237,7 @@ def core_lines(found: Cores, style: Style) -> list[str]:
     """The map of one core, high addresses first."""
     detail = known(found["core"])
     core = next(core for core in found["cores"] if (core["x"], core["y"]) == (detail["x"], detail["y"]))
-    free = f"free {human(core['free'])}, largest block {human(core['largest_free'])}"
+    free = f"free {human(core['free'])}, largest free block {human(core['largest_free'])}"
     unknown = f", not known {human(core['unknown'])}" if core["unknown"] else ""
     overlap = f", overlap {human(core['overlap'])}" if core["overlap"] else ""
     title = (
@@ -239,7 +245,7 @@ def core_lines(found: Cores, style: Style) -> list[str]:
         f"headroom {human(core['headroom'])}"
     )
     lines = [style.paint(line, BOLD) for line in wrap(title, style)]
-    lines += wrap(f"ran last: {program_text(program_of(found, core['program']))}", style, "    ", "  ")
+    lines += wrap(f"last run: {program_text(program_of(found, core['program']))}", style, "    ", "  ")
     shown = [*reversed(detail["segments"])]
     if detail["listed_to"] is not None:
         lines += wrap(f"above {detail['listed_to']:#x} there is more, which is not listed", style, "    ", "  ")
@@ -253,7 +259,7 @@ def core_lines(found: Cores, style: Style) -> list[str]:
             Column("SIZE", [human(s["end"] - s["start"]) for s in shown], 0, right=True, gap=2),
             Column("", bars, 4, low=4, high=12, gap=2),
             Column("WHAT", [(WORDS[s["kind"]], colour) for s, colour in zip(shown, colours)], 0, gap=2),
-            Column("WHOSE", [segment_text(segment) for segment in shown], 1, low=12),
+            Column("HELD BY", [segment_text(segment) for segment in shown], 1, low=12),
         ],
         style,
     )

@@ -27,7 +27,7 @@ _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK BUF")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
 MEANINGS = {
     "stale": "stale: in tt-metal's counters, of a process that is gone or cannot be seen from here; not counted.",
-    "exited": "exited: what it still held when it went; all of it was given back.",
+    "exited": "exited: the memory that the process held when it ended; all of it was freed.",
 }
 
 

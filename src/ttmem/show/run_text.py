@@ -48,7 +48,7 @@ _OF_PROGRAMS = {kind.label for kind in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind
 # Kinds that the runtime has for itself differ from chip to chip of a mesh: there is a router for each link.
 _OF_RUNTIME = {kind.label for kind in (Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)}
 _WITHOUT_ADDRESS = {Kind.KERNEL.label, *_OF_RUNTIME}
-_POOLS: tuple[tuple[MainPool, str], ...] = (("dram", "DRAM taken"), ("l1", "L1 taken by buffers"))
+_POOLS: tuple[tuple[MainPool, str], ...] = (("dram", "DRAM reserved"), ("l1", "L1 reserved by buffers"))
 _OVERLAP = (
     "That is more than there is: a mesh and each part of it have an allocator of their own, which gives out the same "
     "addresses. Two buffers in one place overwrite each other."
@@ -111,8 +111,11 @@ def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
 
 
 def _heading(run: Run, chips: Sequence[RunChip], style: Style) -> list[Cell]:
-    chip_ids = [chip["chip"] for chip in chips]
-    names = Names(run["final"]["chips"], style, chip_numbers(run["final"]))
+    numbers = chip_numbers(run["final"])
+    chip_ids = sorted(
+        (chip["chip"] for chip in chips), key=lambda chip_id: (chip_id not in numbers, numbers.get(chip_id, 0))
+    )
+    names = Names(run["final"]["chips"], style, numbers)
     title = names.group_title(chip_ids) if len(chips) > 1 else _chip_title(run, chip_ids[0])
     lines = [_bold(line) for line in wrap(title, style, "  ", "")]
     if len(chips) > 1:
@@ -131,7 +134,7 @@ def _board(chip: RunChip) -> str:
 
 def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> list[Cell]:
     """The table of chips that differ in nothing but what the runtime has for itself; of that the highest is shown."""
-    lines = [_bold(f"  {'over all cores, banks':22} {'peak':>11} {'at the end':>11}")]
+    lines = [_bold(f"  {'sum of cores or banks':22} {'peak':>11} {'at the end':>11}")]
     none: KindPeak = {"peak": 0, "end": 0}
     for kind in kinds:
         found = [chip["kinds"].get(kind, none) for chip in chips]

@@ -8,7 +8,7 @@ left out first.
 from __future__ import annotations
 
 from ttmem import __version__
-from ttmem.documents.common_text import anomaly_line, chip_numbers, local_time
+from ttmem.documents.common_text import anomaly_line, by_number, chip_numbers, local_time
 from ttmem.show.chip_table import Names, chip_table, too_full
 from ttmem.show.kind_table import breakdowns
 from ttmem.show.process_table import nobody, process_table
@@ -35,8 +35,10 @@ def render(
     """
     style = style or Style()
     snapshot = style.clean(snapshot)
-    chips = snapshot["chips"]
-    names = Names(chips, style, chip_numbers(snapshot) if numbers is None else numbers)
+    numbers = chip_numbers(snapshot) if numbers is None else numbers
+    chips = by_number(snapshot["chips"], numbers)
+    snapshot = {**snapshot, "chips": chips}
+    names = Names(chips, style, numbers)
     lines = [*_header(snapshot, style), style.paint(("-" if style.ascii else "─") * style.width, DIM)]
     if chips:
         lines += chip_table(chips, names, style)

@@ -43,7 +43,9 @@ def get(path: str, *, socket_path: str | None = None, timeout: float = 10.0, met
         # A path that the user named is trusted; a path that was found may belong to any user.
         sock, used = connect_any(paths, timeout, check=socket_path is None)
     except (FileNotFoundError, ConnectionRefusedError):
-        raise NoServer(f"no ttmem server answers on {_where(paths)}; start one with `ttmem serve`") from None
+        where = _where(paths)
+        named = "" if socket_path is None else f" --socket {where}"
+        raise NoServer(f"no ttmem server answers on {where}; start one with `ttmem serve{named}`") from None
     except PermissionError as error:
         whose = "ask for the group of that server (`ttmem serve --group NAME`), or start your own"
         raise OutOfReach(f"{_where([error.filename])}: you may not connect to it; {whose}") from None
@@ -150,5 +152,5 @@ def _body(answer: bytes, used: str) -> bytes:
             text = json.loads(body)["error"]
         except (ValueError, KeyError, TypeError, RecursionError):
             text = parts[1].decode("ascii", "replace")
-        raise ApiError(f"the server says: {text}")
+        raise ApiError(f"the server reports: {text}")
     return body

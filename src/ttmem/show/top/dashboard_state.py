@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ttmem.documents.common_text import chip_numbers
+from ttmem.documents.common_text import by_number, chip_numbers
 from ttmem.show.chip_selector import UnknownChip, only
 from ttmem.show.top.parts.chip_history import ChipHistory
 
@@ -77,6 +77,7 @@ class Model:
             others = [process for process in snapshot["processes"] if process["pid"] != self._hidden]
             snapshot = {**snapshot, "processes": others}
         self.numbers = chip_numbers(snapshot)
+        snapshot = {**snapshot, "chips": by_number(snapshot["chips"], self.numbers)}
         try:
             self.snapshot = only(snapshot, list(self.wanted)) if self.wanted else snapshot
         except UnknownChip as error:

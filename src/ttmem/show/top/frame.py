@@ -11,11 +11,11 @@ from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
 
 COMMON = (
-    ("1 to 6", "the views; so does a click on their names"),
-    ("up, down, j, k", "choose a chip or a row; so do clicks and the wheel"),
+    ("1 to 6", "choose a view; or click its name"),
+    ("up, down, j, k", "choose a chip or a row; or click, or turn the wheel"),
     ("tab, shift+tab", "the next chip, the one before, in every view"),
-    ("+ -", "look more often, less often"),
-    ("space", "pause, and go on"),
+    ("+ -", "refresh more often, less often"),
+    ("space", "pause, or continue"),
     ("d", "show only some chips: numbers, PCI addresses or ids"),
     ("t", "theme: dark, light, high-contrast, mono"),
     ("h, ?", "this help"),

@@ -51,7 +51,7 @@ def wall_rows(model: Model, style: Style) -> list[Row]:
     launched = min(headroom["launched"], key=lambda program: known(program["headroom"]), default=None)
     holder = headroom["floor_holder"]
     what = f"{holder['tag'] or holder['kind']} of pid {holder['pid'] or '?'}" if holder else "the end of L1"
-    rows = [_row(NOW, launched, headroom, (f"to the wall: {what}", f"to {what}"), style)] if launched else []
+    rows = [_row(NOW, launched, headroom, (f"below {what}", f"below {what}"), style)] if launched else []
     worst = headroom["worst_cached"]
     if worst and (launched is None or worst["program"] != launched["program"]):
         when = f"program {worst['program']} of pid {worst['pid'] or '?'}"

@@ -86,7 +86,7 @@ def _memory(process: ProcessRow, names: Names) -> Iterator[Said]:
             kinds[kind] = kinds.get(kind, 0) + (size or 0)
     sums = [f"{kind} {human(size)}" for kind, size in kinds.items() if size]
     chip_ids = {share["chip"] for share in shares}
-    on = f" on {names.several(chip_ids)}" if chip_ids else ""
+    on = f" on chip{'s' if len(chip_ids) > 1 else ''} {names.several(chip_ids)}" if chip_ids else ""
     if sums:
         yield f"By kind{on}: {', '.join(sums)}", ""
     if process.get("holds"):

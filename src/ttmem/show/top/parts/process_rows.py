@@ -81,7 +81,7 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
         Column("rss", "HOST RAM", 9, max(9, size), 3, right=True, down=True),
         Column("age", "AGE", 7, 7, 4, right=True, down=True),
         Column("allocations", "ALLOCS", 7, 9, 5, right=True, down=True),
-        Column("anomalies", "ODD", 4, 6, 1, right=True, down=True),
+        Column("anomalies", "ANOM", 4, 6, 1, right=True, down=True),
         Column("sources", "SOURCES", 8, max(8, min(20, sources)), 11),
         Column("container", "CONTAINER", 12, 26, 8),
         Column("command", "COMMAND", 16, 16, 10),

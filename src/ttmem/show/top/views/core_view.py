@@ -33,10 +33,10 @@ class Cores:
 
     name = "Cores"
     keys: tuple[tuple[str, str], ...] = (
-        ("arrows, j, k", "choose a core; so does a click"),
+        ("arrows, j, k", "choose a core; or click it"),
         ("m", "the heat map: used, or headroom"),
         ("w", "the core with the least headroom"),
-        ("PgUp, PgDn", "turn the pages of the core's map"),
+        ("page up, down", "scroll the map of the core by a page"),
     )
     kept = ("heat",)
     needs_server = True
@@ -221,7 +221,7 @@ def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row
     size = known(data["l1"])["size"]
     first: Span = (f"headroom {human(core['headroom'])}", headroom_style(core["headroom"], data))
     parts = [
-        f"largest block {human(core['largest_free'])}",
+        f"largest free block {human(core['largest_free'])}",
         f"used {human(core['used'])} {percent(share(core['used'], size))}",
     ]
     parts.append(f"free {human(core['free'])}")
@@ -239,16 +239,16 @@ def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row
     ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
 
     def side(what: str, address: int | None, whose: str, name: str) -> Row:
-        head = f"{what:9}{'-' if address is None else f'{address:#x}':>8} "
+        head = f"{what:13}{'-' if address is None else f'{address:#x}':>8} "
         return [(head, "dim"), (shortened(whose, max(0, style.width - len(head)), style), name)]
 
-    rows += [side("wall at", floor, above, "l1"), side("last to", core["end"], ran, "cb")]
+    rows += [side("buffers from", floor, above, "l1"), side("last run to", core["end"], ran, "cb")]
     worst = core["worst"]
     if worst is not None and worst["end"] > (core["end"] or 0):
         left = worst["headroom"]
         words = "" if left is None else f"{human(left)} left, "
         words += style.clean(program_text(program_of(data, worst["program"])))
-        rows.append(side("worst to", worst["end"], words, "bad" if left is not None and left < 0 else ""))
+        rows.append(side("largest to", worst["end"], words, "bad" if left is not None and left < 0 else ""))
     return rows
 
 

@@ -34,7 +34,7 @@ class Overview:
     keys = (
         ("m", "more chips: without the details of the chosen one, and with them again"),
         ("a", "all processes, or those on the chosen chip"),
-        ("page up, down", "ten chips on, ten back"),
+        ("page up, down", "ten chips back, ten chips on"),
         ("home, end", "the first chip, the last"),
     )
     kept = ("brief", "everybody")

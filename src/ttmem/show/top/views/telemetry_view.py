@@ -71,7 +71,7 @@ class Telemetry:
     name = "Telemetry"
     keys = (
         ("left, right", "choose a chip"),
-        ("page up, down", "ten chips on, ten back; where chips are columns, more of their readings"),
+        ("page up, down", "ten chips back, ten chips on; where chips are columns, more of their readings"),
     )
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ def _doubts(chips: list[ChipRow], names: Names, style: Style) -> list[Row]:
     for chip in chips:
         now, chip_id = chip["telemetry"], chip["chip"]
         if now is None:
-            why = "behind another chip" if chip["remote"] else "the driver does not list it"
+            why = "behind another chip" if chip["remote"] else "not listed by the driver"
             sentences.setdefault((f"no telemetry: {why}", "dim"), []).append(chip_id)
             continue
         if now["state"] != "ok":
