@@ -58,7 +58,7 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "smi --socket other.sock", "the program on other.sock is not a ttmem server"),
     (FAILED, "smi --socket server.sock -d 99", "there is no chip '99'; there is chip assumed:0"),
     # top
-    (FAILED, "top", "not a terminal"),
+    (FAILED, "top", "needs a terminal"),
     (USAGE, "top -r 5", "'5' is not a number of milliseconds from 100 to 10000"),
     (USAGE, "top -r 99999", "'99999' is not a number"),
     (USAGE, "top --theme pink", "there is no 'pink'; choose from dark, light, high-contrast, mono"),

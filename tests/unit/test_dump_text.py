@@ -162,3 +162,16 @@ def test_a_real_dump_fits(chips: int, width: int) -> None:
     assert max(map(cells, text.splitlines()), default=0) <= width
     ascii = render(found.get("/dump?limit=5"), found.snapshot, Style(width, ascii=True), 5) if chips else ""
     assert ascii.isascii()
+
+
+def test_an_allocation_on_one_core_names_the_core() -> None:
+    """Its coordinates are those of the network, which `ttmem l1` does not use, so the column says so."""
+    core = {"x": 1, "y": 6, "address": 0x8000, "what": "firmware"}
+    rows = [
+        allocation("u0", "firmware", 0x8000, KIB, core=core, operation="firmware"),
+        allocation("u0", "firmware", 0x9000, KIB, core={**core, "what": "kernel text"}, operation="firmware"),
+    ]
+    titles, first, second = lines_of(dump_of((0, "u0", [entry("firmware", rows)])), "u0")[4:7]
+    assert titles.split() == ["SIZE", "NOC", "CORE", "ADDRESS", "PID", "AGE", "OPERATION", "NOTE"]
+    assert first.split()[2:] == ["1,6", "0x8000", "4711", "90", "s", "firmware", "-"]
+    assert second.split()[-2:] == ["kernel", "text"]

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     terminal = all(stream is not None and stream.isatty() for stream in streams)
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
         raise CommandError(
-            "not a terminal, or one that cannot show the dashboard; `ttmem smi -w` prints one snapshot after another"
+            "the dashboard needs a terminal that can move the cursor; `ttmem smi -w` prints one snapshot after another"
         )
     try:
         import textual  # noqa: F401

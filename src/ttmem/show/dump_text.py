@@ -140,7 +140,8 @@ def _columns(memory: _Memory, now: float | None) -> Iterable[Column]:
     yield Column("SIZE", [human(row["size"]) for row in rows], 0, right=True, low=9, gap=2)
     yield Column("RESERVED", [human(row["reserved"]) for row in rows], 10, right=True, gap=2)
     yield Column("PER CORE", [_per_core(row) for row in rows], 5, right=True, gap=2)
-    yield Column("CORES", [_cores(row) for row in rows], 6, right=True, gap=2)
+    yield Column("CORES", [str(row["core_count"] or "-") for row in rows], 6, right=True, gap=2)
+    yield Column("NOC CORE", [_noc_core(row) for row in rows], 0, right=True, gap=2)
     if with_address:
         yield Column("ADDRESS", [_address(row) for row in rows], 0, right=True, gap=2)
     yield Column("PID", [str(row["pid"] or "-") for row in rows], 1, right=True, gap=2)
@@ -172,9 +173,10 @@ def _per_core(row: AllocationRow) -> str:
     return human(row["size"] // cores) if cores and row["cores"] and row["size"] % cores == 0 else "-"
 
 
-def _cores(row: AllocationRow) -> str:
+def _noc_core(row: AllocationRow) -> str:
+    """The core of an allocation that is on one core only, by its coordinates on the network of the chip."""
     core = row["core"]
-    return f"{core['x']},{core['y']}" if core is not None else str(row["core_count"] or "-")
+    return "-" if core is None else f"{core['x']},{core['y']}"
 
 
 def _address(row: AllocationRow) -> str:
@@ -195,7 +197,7 @@ def _name(row: AllocationRow, with_address: bool) -> str:
 def _note(row: AllocationRow) -> str:
     words = ["inside an L1 buffer, adds nothing"] if row["shared"] else []
     words += ["address of the first core"] if row["per_core"] else []
-    words += [row["core"]["what"]] if row["core"] is not None else []
+    words += [row["core"]["what"]] if row["core"] is not None and row["core"]["what"] != row["operation"] else []
     words += ["estimated"] if row["confidence"] == "estimated" else []
     return "; ".join(words) or "-"
 
