@@ -443,5 +443,5 @@ def test_a_client_of_the_api_gets_clear_errors(server: Server, folder: Path) -> 
     with pytest.raises(ApiError, match="there is no /nothing"):
         server.get("/nothing")
     server.stop()
-    with pytest.raises(ApiError, match="start one with `ttmem serve`"):
+    with pytest.raises(ApiError, match="start one with `ttmem serve"):
         server.get("/snapshot")

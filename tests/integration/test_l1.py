@@ -290,4 +290,4 @@ def test_the_command(server: Server, folder: Path) -> None:
             done = ttmem(server, *arguments)
             assert (done.returncode, said in done.stderr, done.stdout) == (code, True, "")
     server.stop()
-    assert "start one with `ttmem serve`" in ttmem(server).stderr
+    assert "start one with `ttmem serve" in ttmem(server).stderr

@@ -221,7 +221,7 @@ def test_wrong_arguments(server: Server, arguments: list[str], code: int, words:
 
 def test_no_server(folder: Path) -> None:
     code, lines = leaks(str(folder / "none.api.sock"))
-    assert (code, "start one with `ttmem serve`" in lines[-1]) == (1, True)
+    assert (code, "start one with `ttmem serve" in lines[-1]) == (1, True)
 
 
 @pytest.mark.parametrize("query", ["older=-1", "older=x", "pid=1,", "pid=x", "age=3"])

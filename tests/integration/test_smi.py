@@ -55,7 +55,7 @@ def test_without_a_server(folder: Path, env: dict[str, str]) -> None:
     done = smi(env, *laid_out(folder, machines.containers))
     assert (done.returncode, done.stderr) == (0, "")
     assert "no server" in done.stdout.splitlines()[0]
-    assert "start one with `ttmem serve`" in " ".join(done.stdout.split())
+    assert "start one with `ttmem serve" in " ".join(done.stdout.split())
     assert re.search(r"^0 01:00\.0 +n150", done.stdout, re.MULTILINE)
     assert re.search(r"^4711 .*untracked.*docker 3f2a91c0b7de", done.stdout, re.MULTILINE)
     assert "\x1b" not in done.stdout
@@ -77,7 +77,7 @@ def test_nothing_to_show(folder: Path, env: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve`"),
+        (["--socket", "/nonexistent/api.sock"], 1, "start one with `ttmem serve"),
         (["-d", "9"], 1, "there is no chip '9'; there is n150 chip 0 (id 0000:01:00.0)"),
         (["--chip", "0,nine"], 1, "there is no chip 'nine'"),
         (["-d", ""], 2, "'' names no chip"),

@@ -63,7 +63,7 @@ def test_without_a_server(top: Callable[..., Terminal], root: Path) -> None:
     machines.t3k(root)
     terminal = top("--root", str(root))
     terminal.wait_for("03:00.0")
-    text = terminal.wait_for("start one with `ttmem serve`")  # the last line, which is drawn last
+    text = terminal.wait_for("start one with `ttmem serve")  # the last line, which is drawn last
     assert "no server" in text.splitlines()[0]
     assert "51°C" in text
     terminal.press("q")
@@ -152,7 +152,7 @@ def test_keys(top: Callable[..., Terminal], root: Path) -> None:
     text = terminal.wait_for(lambda text: "01:00.0" not in text and "03:00.0" in text)
     assert "only 2,04:00.0" in text.splitlines()[0]
     terminal.press("d\x157\r")  # Ctrl-U empties the line
-    terminal.wait_for("there is no chip '7'; there are 0 = 0000:01:00.0")
+    terminal.wait_for("there is no chip '7'; there are n300 chip 0 (id 0000:01:00.0)")
 
 
 def test_mouse(top: Callable[..., Terminal], root: Path) -> None:
@@ -172,7 +172,7 @@ def test_mouse(top: Callable[..., Terminal], root: Path) -> None:
 def test_the_cursor_of_charts(top: Callable[..., Terminal], root: Path) -> None:
     machines.t3k(root)
     terminal = top("--root", str(root))
-    terminal.wait_for("Chip 0 01:00.0")
+    terminal.wait_for("n300 chip 0 (id 0000:01:00.0)")
     terminal.press("2mmm")
     terminal.wait_for("Temperature, last 30 seconds (automatic)")
     terminal.press("\x1b[D")  # left
@@ -198,7 +198,7 @@ def test_a_view_that_needs_a_server_is_not_reopened_without_one(
         file.write_text(json.dumps({"view": view}))
         terminal = top("--root", str(root))
         terminal.wait_for(f"{name} needs a server and there is none: this is the overview")
-        assert "Chip 0 01:00.0" in terminal.wait_for("quit")
+        assert "n150 chip 0 (id 0000:01:00.0)" in terminal.wait_for("quit")
         terminal.press("q")
         assert terminal.ended() == 0
         assert json.loads(file.read_text())["view"] == view
@@ -259,7 +259,7 @@ def test_a_server_that_comes_goes_and_comes_again(
         terminal.wait_for(lambda text: "no server" not in text and "1.0 MiB" in text and str(client.pid) in text)
         server.stop()
         terminal.wait_for(lambda text: "no server" in text and "01:00.0" in text)
-        terminal.wait_for("start one with `ttmem serve`")
+        terminal.wait_for("start one with `ttmem serve")
         server.start()
         terminal.wait_for(lambda text: "no server" not in text)
         with server.stopped():
