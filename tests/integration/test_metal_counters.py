@@ -205,7 +205,7 @@ def test_another_user_is_told_whose_the_file_is(start: Start) -> None:
         (file,) = json.loads(text.read())
     os.waitpid(reader, 0)
     assert (file["state"], file["owner"], file["slots"], file["live"]) == ("unreadable", 0, [], None)
-    assert f"/dev/shm/tt_device_{program.chip_ids[0]}_memory is for root (uid 0) alone" in file["why"]
+    assert f"/dev/shm/tt_device_{program.chip_ids[0]}_memory is readable only by root (uid 0)" in file["why"]
 
 
 def test_a_pid_namespace(start: Start, folder: Path) -> None:

@@ -131,7 +131,7 @@ def test_the_doctor_on_the_newest() -> None:
     [
         ("empty", "is not a folder of ttnn: there is no "),
         ("broken.so", "is not a 64-bit little-endian ELF file"),
-        ("nothing", "is neither a libtt_metal.so nor an interpreter: "),
+        ("nothing", "No such file or directory; name a folder of ttnn"),
     ],
 )
 def test_what_is_no_wheel(folder: Path, name: str, words: str) -> None:

@@ -82,10 +82,10 @@ def test_a_report_that_was_laid_out_anew_is_still_a_report(folder: Path) -> None
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("what", ["a directory", "a named pipe", "a socket"])
+@pytest.mark.parametrize("what", ["a folder", "a named pipe", "a socket"])
 def test_what_is_no_file_is_refused_at_once(writer: str, what: str, folder: Path) -> None:
     place = folder / "place"
-    if what == "a directory":
+    if what == "a folder":
         place.mkdir()
     elif what == "a named pipe":
         os.mkfifo(place)  # nobody reads it: to open it as usual would wait for ever

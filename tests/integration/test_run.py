@@ -292,7 +292,7 @@ def test_a_command_that_may_not_be_run(folder: Path) -> None:
 def test_no_command(arguments: tuple[str, ...]) -> None:
     done = ttmem("run", *arguments)
     assert (done.code, done.out) == (2, b"")
-    assert done.err == "ttmem run: there is no command to run; for example: ttmem run -- python model.py\n"
+    assert done.err == "ttmem run: there is no command to run; write it after --, for example: ttmem run -- python model.py\n"
 
 
 @pytest.mark.parametrize("option", ["--json", "--record"])
@@ -557,7 +557,7 @@ def test_a_budget_may_be_used_up_and_no_more(bench: Bench, runs: Callable[[str],
     assert (within.code, within.err) == (0, "")
     over = bench.run("ttnn_endings", options=(option, str(most - 1), "--quiet"))
     assert over.code == 4
-    assert f"({most} B) is over the budget of" in over.err
+    assert f"({most:,} B) is over the budget of" in over.err
     own = bench.run("ttnn_endings", "--ending", "system_exit", options=(option, "1", "--quiet"))
     assert own.code == 7
     assert "is over the budget of 1 B" in own.err

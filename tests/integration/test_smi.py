@@ -85,7 +85,7 @@ def test_nothing_to_show(folder: Path, env: dict[str, str]) -> None:
         (["-r", "99"], 2, "'99' is not a number of milliseconds from 100 up"),
         (["-r", "soon"], 2, "'soon' is not a number of milliseconds"),
         (["-n", "0"], 2, "'0' is not a number of snapshots"),
-        (["--json", "--csv"], 2, "not allowed with"),
+        (["--json", "--csv"], 2, "--csv and --json cannot be used together"),
     ],
 )
 def test_errors(folder: Path, env: dict[str, str], arguments: list[str], code: int, said: str) -> None:
@@ -104,7 +104,7 @@ def test_tt_umd_is_asked_only_once_and_with_a_warning(folder: Path, env: dict[st
     assert "umd absent: tt-umd is not installed" in done.stdout
     again = smi(env, "--umd", "-w", *root)
     assert (again.returncode, again.stdout) == (2, "")
-    assert "it looks once" in again.stderr
+    assert "prints only one snapshot" in again.stderr
 
 
 def test_with_a_server(server: Server, legacy: Callable[..., LegacyClient], env: dict[str, str]) -> None:

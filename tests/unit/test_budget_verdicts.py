@@ -41,7 +41,7 @@ def test_without_limits_nothing_is_said_whatever_happened(code: int) -> None:
 
 def test_one_byte_over_a_budget() -> None:
     assert judge(FINE, Limits(dram_bytes=100 * KIB - 1)) == (
-        ["verdict: DRAM peak 100.0 KiB (102400 B) is over the budget of 100.0 KiB"],
+        ["verdict: DRAM peak 100.0 KiB (102,400 B) is over the budget of 100.0 KiB"],
         OVER_BUDGET,
     )
     assert judge(FINE, Limits(l1_bytes=0)) == (
