@@ -269,7 +269,7 @@ def test_the_command(server: Server, folder: Path) -> None:
         found = json.loads(ttmem(server, "--json", "--chip", "sim-p150-0").stdout)
         assert found["schema"] == "ttmem.cores/1"
         floor, end = found["floor"]["address"], found["cores"][0]["end"]
-        assert f"from {floor:#x} up: L1 buffer of 114.9 MiB, activation" in text
+        assert f"lowest L1 buffer at {floor:#x}: L1 buffer of 114.9 MiB, activation" in text
         assert f"up to {end:#x}: program" in text
         assert "matmul_24" in text
         assert f"({floor - end} B)" in text

@@ -45,7 +45,7 @@ def test_one_byte_over_a_budget() -> None:
         OVER_BUDGET,
     )
     assert judge(FINE, Limits(l1_bytes=0)) == (
-        ["verdict: L1 peak 20.0 KiB (20480 B) is over the budget of 0 B"],
+        ["verdict: L1 peak 20.0 KiB (20,480 B) is over the budget of 0 B"],
         OVER_BUDGET,
     )
 
