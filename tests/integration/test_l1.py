@@ -270,7 +270,7 @@ def test_the_command(server: Server, folder: Path) -> None:
         assert found["schema"] == "ttmem.cores/1"
         floor, end = found["floor"]["address"], found["cores"][0]["end"]
         assert f"lowest L1 buffer at {floor:#x}: L1 buffer of 114.9 MiB, activation" in text
-        assert f"up to {end:#x}: program" in text
+        assert f"circular buffers end at {end:#x}: program" in text
         assert "matmul_24" in text
         assert f"({floor - end} B)" in text
         core = ttmem(server, "-d", "sim-p150-0", "--core", "3,2")
