@@ -272,7 +272,7 @@ def test_the_command(server: Server, folder: Path) -> None:
         assert f"lowest L1 buffer at {floor:#x}: L1 buffer of 114.9 MiB, activation" in text
         assert f"circular buffers end at {end:#x}: program" in text
         assert "matmul_24" in text
-        assert f"({floor - end} B)" in text
+        assert f"({floor - end:,} B)" in text
         core = ttmem(server, "-d", "sim-p150-0", "--core", "3,2")
         assert re.search(rf"{floor:#x} +{found['l1']['size']:#x} .*L1 buffer +activation", core.stdout)
         for columns in (60, 61, 80, 200):
