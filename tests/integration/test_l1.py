@@ -284,7 +284,7 @@ def test_the_command(server: Server, folder: Path) -> None:
             (("--core", "40,1"), 1, "there is no core 40,1"),
             (("--core", "a"), 2, "'a' is not X,Y in logical coordinates"),
             (("--core", "1,-1"), 2, "'1,-1' is not X,Y"),
-            (("--at", "5"), 2, "--at is for --file"),
+            (("--at", "5"), 2, "--at needs --file"),
             (("--bad",), 2, "unknown option or argument: --bad"),
         ):
             done = ttmem(server, *arguments)

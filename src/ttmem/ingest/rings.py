@@ -3,7 +3,7 @@
 
 An agent makes no system call for a record, so nothing tells the server that there is one. Rings are read by the clock,
 before a request is answered, and one last time when their process is dead; its memory is still there then. All of it is
-done in slices, because a full ring of a wide mesh is seconds of work.
+done in slices, because a full ring is most of a second of work.
 """
 
 from __future__ import annotations
