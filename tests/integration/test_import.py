@@ -432,18 +432,21 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
 
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program", "stack"])
 def test_what_is_live_put_together(by: str, folder: Path) -> None:
-    """Of each kind of group the bytes are those of the snapshot, and the keys what the real report says."""
+    """Of each kind of group the bytes by pool are those of the snapshot, and the keys what the real report says."""
     data = Path(__file__).parent.parent / "data" / "imports" / "n300_report.json"
     assert ttmem("import", str(data), "-o", "out.events", folder=folder).returncode == 0
     snapshot = json.loads(ttmem("replay", "out.events", "--json", folder=folder).stdout)
-    used = sum(
-        chip["memory"]["dram"]["used"] + chip["memory"]["l1"]["buffers"] + chip["memory"]["l1"]["cb"]["held"]
-        for chip in snapshot["chips"]
-    )
+    memories = [chip["memory"] for chip in snapshot["chips"]]
+    used = {
+        "dram": sum(memory["dram"]["used"] for memory in memories),
+        "l1_buffers": sum(memory["l1"]["buffers"] for memory in memories),
+        "programs": sum(memory["l1"]["cb"]["held"] for memory in memories),
+    }
     found = json.loads(ttmem("replay", "out.events", "--by", by, "--json", folder=folder).stdout)
-    assert (found["by"], found["bytes"]) == (by, used)
-    assert sum(group["bytes"] for group in found["rows"]) == used
-    keys = {group[by] for group in found["rows"]}
+    assert found["by"] == by
+    assert {pool["pool"]: pool["bytes"] for pool in found["pools"]} == used
+    assert {pool["pool"]: sum(row["bytes"] for row in pool["rows"]) for pool in found["pools"]} == used
+    keys = {row[by] for pool in found["pools"] for row in pool["rows"]}
     add = "/home/you/ttnn_import.py:41 workload"
     expected = {
         "op": "ttnn.add", "line": add, "shape": "[1, 1, 256, 256] bfloat16 tile", "kind": "cb",
@@ -454,7 +457,7 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
     shown = ttmem("replay", "out.events", "--by", by, folder=folder)
     assert shown.returncode == 0, shown.stderr
     if by == "stack":
-        assert "\n                      /home/you/ttnn_import.py:83 main\n" in shown.stdout
+        assert f"\n{'':28}/home/you/ttnn_import.py:83 main\n" in shown.stdout
     nothing = ttmem("replay", "out.events", "--by", by, "--at", "1", folder=folder)
     assert nothing.stdout == "Nothing is allocated.\n"
     assert ttmem("replay", "out.events", "--by", by, "--peaks", folder=folder).returncode == 2

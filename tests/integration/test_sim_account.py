@@ -107,7 +107,7 @@ def test_a_leak_is_what_is_left(server: Server, folder: Path) -> None:
                 assert leak > 0
                 left = {**before[measure], "dram": before[measure]["dram"] + WORKLOADS["leak"].rounds * leak}
                 assert truth[measure] == left
-            leaked = allocations(server, chip=chip_id, tag="logits")
+            leaked = allocations(server, chip=chip_id, text="logits")
             assert len(leaked) == WORKLOADS["leak"].rounds
             assert {allocation["size"] for allocation in leaked} == {once["used"]["dram"] - before["used"]["dram"]}
 
@@ -244,7 +244,7 @@ def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) ->
                 at = {
                     tag: sorted(
                         allocation["address"]
-                        for allocation in allocations(server, chip="sim-t3k-0", kind="dram", tag=tag)
+                        for allocation in allocations(server, chip="sim-t3k-0", kind="dram", text=tag)
                     )
                     for tag in ("runtime", "whole", "left", "right")
                 }

@@ -21,6 +21,7 @@ from tests.support import Server, wait_until
 from ttmem.account.allocations import Allocation
 from ttmem.account.call_sites import operation_of, stack_of
 from ttmem.account.ledger import Ledger
+from ttmem.account.live_set import counted_chips
 from ttmem.agent import require
 from ttmem.documents.snapshot import allocation as described
 from ttmem.ingest.ring_fold import RingFold
@@ -56,11 +57,12 @@ def as_told(file: str) -> str:
     return file if len(raw) <= PATH else "…" + raw[-(PATH - len("…".encode())) :].decode(errors="ignore")
 
 
-def found(agent: Agent, note: dict[str, Any]) -> list[Allocation]:
-    """The buffer, on each chip."""
+def found(agent: Agent, note: dict[str, Any]) -> list[tuple[str, Allocation]]:
+    """The buffer, with the id of each chip on which it counts."""
     kind, address = KIND_BY_LABEL[note["kind"]], note["address"]
     buffers = (allocation for holding in agent.source.holdings.values() for allocation in holding.buffers.values())
-    return [allocation for allocation in buffers if allocation.kind is kind and allocation.address == address]
+    these = [allocation for allocation in buffers if allocation.kind is kind and allocation.address == address]
+    return [(chip.id, allocation) for allocation in these for chip in counted_chips(allocation)]
 
 
 def of_buffer(allocation: Allocation) -> tuple[str | None, str | None, list[str]]:
@@ -93,13 +95,14 @@ def test_every_buffer_bears_its_operation_stack_and_shape(
     count = 0
     with watched(python, "ttnn_stacks", board, folder, "--folder", str(folder), environment=environment) as running:
         collector, program = running
+        chip_ids = sorted(str(chip_id) for chip_id in program.chip_ids.values())
         for record in program.records():
             collector.drain()
             (agent,) = collector.agents.values()
             for note in record["noted"]:
-                allocations = found(agent, note)
-                assert len(allocations) == len(program.chip_ids)
-                for allocation in allocations:
+                by_chip = found(agent, note)
+                assert sorted(chip_id for chip_id, _ in by_chip) == chip_ids
+                for _, allocation in by_chip:
                     tag, shape, stack = of_buffer(allocation)
                     known = None if note["shape"] is None else f"{note['shape']} {note['dtype']} {note['layout']}"
                     assert (tag, shape, stack) == (note["operation"], known, expected(note, stack, depth))
@@ -264,7 +267,7 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
 
 def steady(text: str) -> str:
     """Without what differs from run to run, and from place to place: the sizes of the stand-ins for kernels."""
-    text = re.sub(r"after [\d.]+ s", "after T s", re.sub(r"chip \d+", "chip N", text))
+    text = re.sub(r"after [\d.]+ s", "after T s", re.sub(r"chip \d+ \(id \d+\)", "chip N (id ID)", text))
     text = re.sub(r"(which take turns: )[\d.]+ \wiB", r"\1SIZE", text)
     text = re.sub(r"(?m)^ +[\d.]+ \wiB( +[\d,]+ .*)kernel [\d.]+ \wiB", r"SIZE\1kernel SIZE", text)
     return re.sub(r"(?m)^( +kernels) +[\d.]+ \wiB +[\d.]+ \wiB", r"\1 SIZE", text)

@@ -65,6 +65,16 @@ def test_frames_of_ttnn_in_a_stack_are_one_line() -> None:
     ]
 
 
+def test_frames_stand_below_the_stack_whatever_comes_before_it() -> None:
+    assert shown("stack", pool("dram", row("stack", f"{MINE}\n{MAIN}", MIB, 123_456, 8), chips=8)) == [
+        "DRAM: 1.0 MiB in 123,456 allocations, sum over 8 chips",
+        "      SIZE    COUNT  CHIPS  STACK",
+        "   1.0 MiB  123,456      8  llama/model.py:42 forward",
+        f"                              {MINE}",
+        f"                              {MAIN}",
+    ]
+
+
 def test_rows_that_are_not_listed_are_counted() -> None:
     lines = shown("op", pool("dram", row("op", "ttnn.add", MIB), groups=12, bytes=5 * MIB))
     assert lines[-1] == "   4.0 MiB  in 11 more"

@@ -223,7 +223,7 @@ def test_a_cached_program_may_clash_later_and_stays_cached(heard: Heard) -> None
 
 def resident(heard: Heard) -> dict[int, int]:
     """The cores on which each program is the last that ran."""
-    return {program.ident: cores for program, cores in heard.ledger.chips[CHIP].resident if cores}
+    return {program.ident: cores for program, cores in heard.ledger.chips[CHIP].resident_programs() if cores}
 
 
 def test_the_last_program_on_a_core_is_the_resident_one(heard: Heard) -> None:

@@ -79,17 +79,18 @@ def _table(rows: list[BreakdownRow], by: By, stacks: list[str | None], style: St
     columns = [
         Column("SIZE", [f"{human(row['bytes']):>10}" for row in rows], 0, right=True, gap=2),
         Column("COUNT", [f"{row['count']:>5,}" for row in rows], 0, right=True, gap=2),
-        Column(WORDS[by].upper(), keys, 0, low=min(40, style.width // 2), gap=2),
     ]
     if any(row["chips"] > 1 for row in rows):
-        columns.insert(2, Column("CHIPS", [f"{row['chips']:,}" for row in rows], 0, right=True, gap=2))
+        columns.append(Column("CHIPS", [f"{row['chips']:,}" for row in rows], 0, right=True, gap=2))
+    indent = " " * (sum(column.high + column.gap for column in columns) + 2)  # of frames, below the key
+    columns.append(Column(WORDS[by].upper(), keys, 0, low=min(40, style.width // 2), gap=2))
     if several:
         columns.append(Column("KINDS", [(_kinds(row), DIM) for row in rows], 1, low=20))
     head, *lines = table(columns, style)
     yield head
     for line, stack in zip_longest(lines, stacks):
         yield line
-        yield from (f"{'':21}{style.clean(frame)}" for frame in folded(stack.split("\n") if stack else ()))
+        yield from (f"{indent}{style.clean(frame)}" for frame in folded(stack.split("\n") if stack else ()))
 
 
 def _key(key: str | None, by: By) -> Cell:
