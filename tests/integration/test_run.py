@@ -292,7 +292,8 @@ def test_a_command_that_may_not_be_run(folder: Path) -> None:
 def test_no_command(arguments: tuple[str, ...]) -> None:
     done = ttmem("run", *arguments)
     assert (done.code, done.out) == (2, b"")
-    assert done.err == "ttmem run: there is no command to run; write it after --, for example: ttmem run -- python model.py\n"
+    example = "write it after --, for example: ttmem run -- python model.py"
+    assert done.err == f"ttmem run: there is no command to run; {example}\n"
 
 
 @pytest.mark.parametrize("option", ["--json", "--record"])
