@@ -67,7 +67,7 @@ Agent* find(int& reason) {
 }  // namespace
 
 // Writes one Metered for all chips together and one for each that was ever opened, as many as there is room for. With
-// `reset` every peak starts anew, in the same step. Returns how many there are, 0 if this process has not touched
+// `reset` every peak is reset in the same step. Returns how many there are, 0 if this process has not touched
 // tt-metal yet, and -1 if the agent is switched off or sees nothing.
 TTMEM_EXPORT int ttmem_agent_meters(int reset, Metered* out, size_t room) {
     int reason;

@@ -7,7 +7,7 @@
 // if every chip has programs of its own.
 //
 // An event changes only `used` and `high` of a meter. All other figures (peaks, windows, phases) are brought up to date
-// from `high` when one of them is to start anew: the meters are folded, and `high` starts anew as well.
+// from `high` before one of them is reset: the meters are folded, and `high` is reset as well.
 //
 // Every method wants the store's lock held.
 #pragma once
@@ -43,7 +43,7 @@ public:
         }
     }
 
-    // Every peak starts anew from what is held.
+    // Resets every peak to what is held now.
     void reset_peaks() noexcept;
     // The window that is open ends before this record, and the next one begins with it.
     void next_window(uint64_t first) noexcept;

@@ -52,7 +52,7 @@ EXTRAS = st.builds(lambda reserved, allocator: ev.Extra(reserved, 0, allocator),
 PART_EXTRAS = st.builds(lambda cores, shared: ev.Extra(None, cores, shared=shared), SOME_CORES, st.booleans())
 
 # Programs that are launched together: one for each chip, as in collective operations; one for each half; the same
-# workload after it was made anew.
+# workload after it was created again.
 WORKLOADS = [
     ev.WorkloadRun(1, tuple(ev.ProgramRun(number, 1, 0b11) for number in NUMBERS)),
     ev.WorkloadRun(2, (ev.ProgramRun((0, 1), 1, 0b11), ev.ProgramRun((2, 3), 2, 0b110))),

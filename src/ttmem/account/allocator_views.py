@@ -34,7 +34,7 @@ def keep(holding: Holding, event: Viewed, limit: int) -> None:
         holding.views.pop(key, None)
     elif key in holding.views or len(holding.views) < limit:
         holding.views[key] = event
-    # Now, not when somebody asks: what is tracked moves on, a view does not.
+    # Compared now, not on request: the tracked memory changes later, a view does not.
     _compare(holding, event.kind)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which program ran last on which core (rule 9).
 
-A launch is noted once for all chips it was on, in the order of launches: that is all that an event costs. What it means
-for a chip is found when somebody asks for the chip's resident programs, or before a program's launches are forgotten.
+An event only stores the launch, once for all its chips, in the order of launches. The resident programs of a chip are
+computed on request, and before the launches of a program are dropped.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Running totals with their peaks, and what was live at a peak, without a scan per event.
 
 An allocation was live at a peak when ``born <= peak.seq < died``. Those still live are found by asking the ledger. Of
-those freed since the peak only the largest are kept. What a process held that died since is kept, and looked through
-when somebody asks.
+those freed since the peak only the largest are kept. The allocations of a process that exited since are kept, and
+searched on request.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ NOT_KNOWN = "not known"
 # Advice.
 FREE = "free"
 FREE_LARGEST = "free largest"
-REMAKE = "make anew"
+REMAKE = "allocate again"
 SMALLER = "smaller"
 MORE_CORES = "more cores"
 USE_DRAM = "use DRAM"
