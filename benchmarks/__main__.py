@@ -12,7 +12,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import agent, client, holds, ingest, ledger, meshes, sources, stacks, startup, top, tracking
+from benchmarks import (
+    agent,
+    client,
+    fit,
+    holds,
+    ingest,
+    ledger,
+    many_rings,
+    meshes,
+    questions,
+    recording,
+    recording_loops,
+    server_loops,
+    sources,
+    stacks,
+    startup,
+    top,
+    tracking,
+)
 from benchmarks.report import Report
 
 PARTS = {
@@ -23,9 +41,15 @@ PARTS = {
     "tracking": tracking,
     "ledger": ledger,
     "meshes": meshes,
+    "server_loops": server_loops,
+    "many_rings": many_rings,
+    "recording": recording,
+    "recording_loops": recording_loops,
+    "questions": questions,
     "holds": holds,
     "sources": sources,
     "startup": startup,
+    "fit": fit,
     "top": top,
 }
 

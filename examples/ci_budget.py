@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fail a CI job when a model leaks tensors or takes more memory than its budget.
+"""Fail a CI job when a model leaks or takes more memory than its budget.
 
     python examples/ci_budget.py python examples/model.py
 
@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 DRAM_BUDGET, L1_BUDGET = "16MiB", "2MiB"
-VERDICTS = {3: "tensors were left", 4: "over budget", 5: "not seen completely"}
+VERDICTS = {3: "a leak", 4: "over budget", 5: "not seen completely"}
 
 with tempfile.NamedTemporaryFile(suffix=".json") as report:
     done = subprocess.run(
@@ -27,10 +27,10 @@ with tempfile.NamedTemporaryFile(suffix=".json") as report:
 
 for peak in run["peaks"]:
     if peak.get("pool"):
-        print(f"chip {peak['chip']}: {peak['pool']} at most {peak['bytes']:,} B")
+        print(f"on each of {', '.join(peak['chips'])}: {peak['pool']} at most {peak['per_chip']:,} B")
 for pool in run["breakdown"]["op"]:
     print(f"at the peak, {pool['pool']}:")
     for row in pool["rows"][:5]:
-        print(f"{row['bytes']:>12,} B  {row['op'] or 'no operation'}")
+        print(f"{row['per_chip']:>12,} B per chip  {row['op'] or 'no operation'}")
 print("verdict:", VERDICTS.get(done.returncode, f"exit code {done.returncode}" if done.returncode else "within budget"))
 sys.exit(done.returncode)

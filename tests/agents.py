@@ -8,9 +8,11 @@ import os
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import NamedTuple
 
@@ -20,12 +22,14 @@ from tests.support import PATIENCE
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.observer import FailureObserver
+from ttmem.account.observer import FailureObserver, Observer
 from ttmem.agent import require
 from ttmem.ingest.ring_fold import RingFold
+from ttmem.ingest.sink import Sink
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KERNEL_KINDS, KINDS, Confidence, Kind
 from ttmem.wire.agent_ring import PER_CORE, PROGRAM_FRAME, SHARED, Record, Ring, RingEvent
+from ttmem.wire.table_copy import copy_table
 
 _HELLO = 4096  # more than an agent sends
 _PEER = struct.Struct("3i")
@@ -56,6 +60,41 @@ class Kernel(NamedTuple):
     kind: Kind
 
 
+def fold_into(ledger: Ledger, ring: Ring, pid: int, observer: Observer | None = None) -> RingFold:
+    """What the server's code makes of a ring, in an account of the test's."""
+    sink = Sink(ledger, now=monotonic)
+    if observer is not None:
+        sink.add_observer(observer)
+    source = ledger.source(0.0, ProcessInfo(pid=pid, start=1), "agent", Confidence.EXACT)
+    return RingFold(ring, 0.0, sink, source)
+
+
+def one_by_one(fold: RingFold) -> Iterator[Record]:
+    """Apply what a ring has, and give each record before it is applied."""
+    fold.load(_ALL)
+    fold.fold(-1, inf)
+    while fold.loaded:
+        record = Record._make(fold._batch[fold._next])
+        yield record
+        fold.fold(record.time, inf)
+
+
+def read_in_order(folds: Sequence[RingFold]) -> None:
+    """Apply what some rings have, in the order of time."""
+    for fold in folds:
+        fold.load(_ALL)
+    while loaded := sorted((fold for fold in folds if fold.loaded), key=lambda fold: fold.next_time):
+        loaded[0].fold(loaded[1].next_time if len(loaded) > 1 else 1 << 64, inf)
+
+
+def read_all(fold: RingFold) -> None:
+    while True:
+        fold.load(_ALL)
+        fold.fold(1 << 64, inf)
+        if not fold.unread:
+            return
+
+
 class Agent:
     """The memory of one process: the server's code builds its account, and its records are kept as well."""
 
@@ -64,19 +103,15 @@ class Agent:
         self._fd = fd
         self._records = Ring(os.dup(fd))
         self.ring = Ring(os.dup(fd))
-        self.fold = RingFold(self.ring, 0.0)
+        self.fold = fold_into(ledger, self.ring, pid)
         self.source: Source = ledger.source(0.0, ProcessInfo(pid=pid, start=1), "agent", Confidence.EXACT)
         self.history: list[Record] = []
         self._parts: defaultdict[int, defaultdict[tuple[int, ...], list[Record]]] = defaultdict(
             lambda: defaultdict(list)
         )  # live allocations by the records so far: program -> allocation -> records
 
-    def drain(self, ledger: Ledger) -> None:
-        while True:
-            for time, event in self.fold.events(_ALL):
-                ledger.apply(time, self.source, event)
-            if not self.fold.behind:
-                break
+    def drain(self) -> None:
+        read_all(self.fold)
         lost, records = self._records.read(_ALL)
         assert lost == 0
         for record in map(Record._make, records):
@@ -128,7 +163,7 @@ class Agent:
     def live_in_table(self) -> list[Live]:
         """According to the agent's live table."""
         with contextlib.closing(self.reader()) as ring:
-            return sorted(self._live(map(Record._make, ring.live())))
+            return sorted(self._live(copy_table(ring).records()))
 
     def live_in_records(self) -> list[Live]:
         """According to all records, matched by their content and not by their slots in the table."""
@@ -206,7 +241,7 @@ class Collector:
         """Apply everything that all agents have written so far."""
         self._accept()
         for agent in self.agents.values():
-            agent.drain(self.ledger)
+            agent.drain()
 
     def _accept(self) -> None:
         while True:

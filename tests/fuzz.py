@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzzing of everything that takes bytes from outside: decoders, the account behind them, event files, a whole server.
+"""Fuzzing of everything that takes bytes from outside: decoders, the account behind them, recordings, a whole server.
 
 Four kinds of case, each drawn from its seed: damaged bytes (here), well-formed input with extreme values against a
 server's parts (fuzz_lab), the same against a real server (fuzz_server), and malformed files for `ttmem import`
 (fuzz_imports). `python -m tests.fuzz` runs them in turns until stopped and prints the seed of a failing case; the tests
-run 100,000 cases of the first and some of the others.
+run 60,000 cases of the first and some of the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from ttmem.model.events import Allocated, DeviceOpened, Event, Extra, Freed, Res
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Confidence, Pool
 from ttmem.model.validation import InvalidValue
-from ttmem.recording.event_file import EventFileError, EventFileReader, EventFileWriter
+from ttmem.recording.blocks import RecordingError
+from ttmem.recording.event_recording import EventRecordingWriter
+from ttmem.recording.recording_file import Recording
 from ttmem.wire import client_records as native
 from ttmem.wire import handshake
 from ttmem.wire.client_decode import NativeStream, decode
@@ -157,14 +159,15 @@ def one_native(rng: random.Random, ledger: Ledger) -> None:
 
 def one_journal(rng: random.Random, ledger: Ledger) -> None:
     file = io.BytesIO()
-    writer = EventFileWriter(file)
+    writer = EventRecordingWriter(file)
     source = Ledger().source(0.0, ProcessInfo(1, 1), "client", Confidence.REPORTED)
     for _ in range(rng.randrange(4)):
         extra = rng.choice((None, Extra(stack="model.py:41 forward")))
         writer.write(rng.random(), source, Allocated(0, rng.choice(KINDS), 1, 2, extra=extra))
+    writer.finish()
     try:
-        EventFileReader(io.BytesIO(mutate(rng, file.getvalue()))).replay(ledger)
-    except EventFileError:
+        Recording(io.BytesIO(mutate(rng, file.getvalue()))).replay(ledger)
+    except RecordingError:
         pass
 
 

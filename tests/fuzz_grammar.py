@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Well-formed input with extreme values: native and legacy records, agents' memory, event files, API requests.
+"""Well-formed input with extreme values: native and legacy records, agents' memory, recordings, API requests.
 
 Every record has the format of docs/protocol.md. Only its values are such that no
 runtime would report them. Ordinary values are mixed in, so that records reach deep into the account: an allocation must
@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.ring_memory import RingMemory
 from ttmem.model.kinds import KINDS, Confidence
-from ttmem.recording.event_file import MAGIC as JOURNAL_MAGIC
-from ttmem.recording.event_file import VERSION as JOURNAL_VERSION
+from ttmem.recording.blocks import BlockType, BlockWriter
 from ttmem.wire import client_records as native
 from ttmem.wire import handshake
 from ttmem.wire.agent_ring import BANK_COUNT, RingEvent
@@ -240,8 +239,23 @@ def hello(draw: Numbers) -> bytes:
     return handshake.hello(name, draw.rng.choice(list(Confidence)))
 
 
-_RECORDS = (*[allocated] * 8, *[freed] * 3, *[run] * 2, *[opened] * 3, compiled, compiled, viewed, viewed, phase, phase,
-            number, number, mark)  # fmt: skip
+def on_mesh(draw: Numbers) -> bytes:
+    """A record about several devices; if it is extreme, with wrong numbers, a wrong count, or any record inside."""
+    inner = draw.rng.choice(_RECORDS if draw.extreme() and draw.chance(0.2) else (allocated, freed, run, compiled))(
+        draw
+    )
+    numbers = [draw.device() for _ in range(draw.rng.randrange(2, 9))] if draw.extreme() else [0, 1, 2]
+    listed = b"".join((number & 0xFFFFFFFF).to_bytes(4, "little") for number in numbers)
+    start = native.padded(native.PREFIX_FORM.size + len(listed))
+    if start + len(inner) > native.MAX_RECORD_BYTES:
+        return inner
+    count = draw.one(31, len(numbers)) if draw.extreme() and draw.chance(0.1) else len(numbers)
+    head = native.PREFIX_FORM.pack(native.ON_MESH, 0, start + len(inner), count)
+    return (head + listed).ljust(start, b"\0") + inner
+
+
+_RECORDS = (*[allocated] * 8, *[on_mesh] * 4, *[freed] * 3, *[run] * 2, *[opened] * 3, compiled, compiled,
+            viewed, viewed, phase, phase, number, number, mark)  # fmt: skip
 
 
 def native_records(draw: Numbers, most: int = 40) -> bytes:
@@ -354,11 +368,11 @@ def write_ring(draw: Numbers, memory: RingMemory, records: int) -> None:
         memory.put(head=draw.one(64, memory.get("head")))
 
 
-# -- event files ----------------------------------------------------------------------------------------------------
+# -- recordings -----------------------------------------------------------------------------------------------------
 
 
 def _server_record(draw: Numbers) -> bytes:
-    """A record that only a server writes, as in an event file from elsewhere."""
+    """A record that only a server writes, as in a recording from elsewhere."""
     what = draw.rng.randrange(7)
     if what == 0:
         return _body(native.SEES, 0, json.dumps([draw.json_number(4095), draw.json_text()]).encode())
@@ -380,17 +394,14 @@ def _server_record(draw: Numbers) -> bytes:
     return native.number_record(native.CLAIMED, draw.device(), 0)
 
 
-def event_file(draw: Numbers) -> bytes:
-    """An event file with correct checksums and lengths."""
-    from zlib import crc32
-
+def recording(draw: Numbers) -> bytes:
+    """A recording of events with correct checksums and lengths."""
     rng = draw.rng
     out = io.BytesIO()
-    out.write(JOURNAL_MAGIC + pack("<II", JOURNAL_VERSION, 0))
+    entries: list[bytes] = []
 
     def entry(time: float, source: int, record: bytes) -> None:
-        payload = pack("<dI", time, source) + record
-        out.write(pack("<II", len(payload), crc32(payload)) + payload)
+        entries.append(pack("<IdI", 12 + len(record), time, source) + record)
 
     time = 1_794_790_000.0
     for source in (1, 2):
@@ -407,6 +418,11 @@ def event_file(draw: Numbers) -> bytes:
         record = rng.choice(_RECORDS)(draw) if draw.chance(0.8) else _server_record(draw)
         if record[0] != native.SYNC:
             entry(time, rng.choice((1, 2)) if not draw.chance(0.01) else 0, record)
+    file = BlockWriter(out)
+    file.write(BlockType.FACTS, json.dumps({"start": draw.json_number(1)}).encode())
+    file.write(BlockType.EVENTS, b"".join(entries), last=len(entries), time=rng.choice((time, *TIMES)))
+    if draw.chance(0.5):
+        file.finish()
     return out.getvalue()
 
 
@@ -414,14 +430,14 @@ def event_file(draw: Numbers) -> bytes:
 
 _ORDINARY = {
     "machine": ("0", "1"), "state": ("tracked", "exited", "stale"), "chip": (WITNESS_UID, "1", "2", "assumed:0"),
-    "core": ("0,0", "3,2", "7,7"), "pids": ("0", "1"), "since": ("start", "reset", "0", "1794790000"),
+    "core": ("0,0", "3,2", "7,7"), "pids": ("0", "1"), "since": ("start", "reset", "0", "1794790000", "phase:a"),
     "pid": ("1", "501", "1,501"), "op": ("", "ttnn.add"), "line": ("", "a.py:1 f"), "shape": ("", "[1] bfloat16 tile"),
     "program": ("", "pid 1 program 1"),
     "step": ("1", "10"), "until": ("1794790000", "0"), "kind": ("dram", "l1", "cb", "dram,cb"), "device": ("0", "1"),
     "min_size": ("0", "4096"), "text": ("ttnn", "a"), "sort": ("size", "newest", "oldest"),
     "limit": ("0", "1", "10000"), "offset": ("0", "5", "100000"),
     "by": ("op", "line", "stack", "shape", "program", "kind"),
-    "format": ("json", "text"), "what": ("all", "kernels"), "older": ("0", "60"),
+    "format": ("json", "text"), "what": ("all", "kernels"), "ignore": ("ttnn", "a*\n[b"),
 }  # fmt: skip
 _STRANGE = (
     "", "-1", "0", "1e300", "-1e300", "nan", "inf", "-inf", "1e18", str(1 << 31), str(1 << 63), str(1 << 64),

@@ -2,7 +2,7 @@
 """Fuzzing of `ttmem import`: files of every form that it reads, with values, keys, entries, rows and bytes changed.
 
 `python -m tests.fuzz --kind imports` runs until stopped and prints the seed of a failing case. The unit tests run some
-hundred cases. A case passes if the command writes a readable event file, or refuses in one sentence.
+hundred cases. A case passes if the command writes a readable recording, or refuses in one sentence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tests.hostile import HOSTILE, unprintable
 from ttmem.account.ledger import Ledger
 from ttmem.cli import main as ttmem
 from ttmem.model.geometry import BOARDS
-from ttmem.recording.event_file import EventFileError, EventFileReader
+from ttmem.recording.blocks import RecordingError
+from ttmem.recording.recording_file import Recording
 
 DATA = Path(__file__).parent / "data" / "imports"
 _FORMS = ("n150_capture.json", "n150_virtual.json", "n300_report.json", "n300_db.sql")
@@ -64,7 +65,7 @@ def one(seed: int, folder: Path) -> str:
     """Run one case in an empty folder. Returns its result; raises Failure if it is neither of the two."""
     rng = random.Random(seed)
     path = _write(rng, folder)
-    out = folder / "out.events"
+    out = folder / "out.ttmem"
     arguments = ["import", str(path), "-o", str(out)]
     if rng.random() < 0.3:
         arguments += ["--board", rng.choice(sorted(BOARDS))]
@@ -92,9 +93,11 @@ def _check_events(out: Path) -> None:
     """Check that all readers can read the written file."""
     ledger = Ledger()
     try:
-        with open(out, "rb") as file:
-            EventFileReader(file).replay(ledger)
-    except EventFileError as error:
+        with Recording(str(out)) as recording:
+            recording.replay(ledger)
+            if recording.problems:
+                raise Failure(f"what was written is damaged: {recording.problems}")
+    except RecordingError as error:
         raise Failure(f"what was written cannot be read: {error}") from None
     for arguments in (["replay"], ["replay", "--peaks"], ["replay", "--by", "op"], ["explain"], ["l1", "--file"]):
         said, complained = io.StringIO(), io.StringIO()

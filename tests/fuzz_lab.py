@@ -40,7 +40,7 @@ from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramRun
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.recording.event_file import EventFileReader
+from ttmem.recording.recording_file import Recording
 from ttmem.server.daemon import Options, Server
 from ttmem.server.http_server import HttpError, Request
 from ttmem.wire import handshake
@@ -239,8 +239,8 @@ class Lab:
         if any("recording stopped" in message for message in self.server.messages):
             raise Violation(f"a client ended the recording: {self.server.messages}")
         ledger = Ledger()
-        with open(self.file, "rb") as file:
-            EventFileReader(file).replay(ledger)
+        with Recording(str(self.file)) as recorded:
+            recorded.replay(ledger)
         snapshot = json.loads(json.dumps(take_snapshot(ledger, time="", host="", sources=[])))
         was, now = _account(before[0]), _account(_witness_in(snapshot))
         if was != now:
@@ -301,7 +301,7 @@ def check_commands(path: str, *, must_be_read: bool) -> None:
         ["replay", path, "--peaks"],
         ["replay", path, "--by", "op"],
         ["replay", path, "--by", "stack"],
-        ["replay", path, "--at", "1e300"],
+        ["replay", path, "--at", "end"],
         ["l1", "--file", path],
         ["l1", "--file", path, "--core", "0,0"],
         ["l1", "--file", path, "--json"],
@@ -377,10 +377,10 @@ async def account_case(seed: int, attack: Attack = _any) -> None:
 
 
 async def file_case(seed: int) -> None:
-    """A foreign event file: shown, or refused with a message."""
+    """A foreign recording: shown, or refused with a message."""
     draw = Numbers(seed)
     with tempfile.NamedTemporaryFile(prefix="ttmem-fuzz-") as file:
-        file.write(grammar.event_file(draw))
+        file.write(grammar.recording(draw))
         file.flush()
         await asyncio.to_thread(check_commands, file.name, must_be_read=False)  # `ttmem l1` has a loop of its own
 
@@ -409,7 +409,7 @@ async def _guarded(name: str, seconds: float, work: Callable[[], Any], progress:
 async def _main(args: argparse.Namespace, progress: TextIO) -> int:
     failed = 0
     if args.known is not None:
-        cases = [(args.known, partial(account_case, args.seed, KNOWN[args.known]))]
+        cases = [(name, partial(account_case, args.seed, KNOWN[name])) for name in args.known]
     else:
         cases = [(str(seed), partial(case, seed)) for seed in range(args.seed, args.seed + args.cases)]
     for name, work in cases:
@@ -426,7 +426,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=1)
-    parser.add_argument("--known", choices=tuple(KNOWN), help="one of the attacks that have a name, instead")
+    parser.add_argument("--known", choices=tuple(KNOWN), nargs="+", help="attacks that have a name, instead")
     parser.add_argument("--case-seconds", type=float, default=CASE_SECONDS, help="how long one case may take")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first case that fails")
     args = parser.parse_args()

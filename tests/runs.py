@@ -150,6 +150,8 @@ class InStep:
             if not line:
                 return
             self._out += line
+            if not line.startswith(b"{"):
+                continue  # ttnn's log
             yield json.loads(line)
             self.let_go()
 

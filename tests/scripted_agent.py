@@ -6,7 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
+from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic
 
 import pytest
 
@@ -19,7 +19,7 @@ from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.run.agent_listener import AgentListener
-from ttmem.wire.agent_ring import NO_SLOT, PROGRAM_FRAME, RAN, Record, Ring, RingEvent
+from ttmem.wire.agent_ring import GAUGES, NO_SLOT, PROGRAM_FRAME, RAN, Record, Ring, RingEvent
 
 SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
 SEEN = (1 << Kind.FIRMWARE) - 1
@@ -31,10 +31,10 @@ L1_SIZE, L1_BASE = 1499136, 1 << 17
 class Agent(RingMemory):
     """The actions of an agent on a memory small enough to overflow; invalid actions are possible, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, meters: int = len(GAUGES), windows: int = 1, phases: int = 1) -> None:
         super().__init__(
-            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS,
-            seals=fcntl.F_SEAL_SHRINK,
+            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS, meters=meters, windows=windows,
+            phases=phases, seals=fcntl.F_SEAL_SHRINK,
         )  # fmt: skip
         self.put(started=START, coverage=SEEN)
         self.clock = START
@@ -114,13 +114,13 @@ class Agent(RingMemory):
 class Reader:
     """The server's side, without its sockets."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.ledger = Ledger()
         self.warnings: list[str] = []
         self.sink = Sink(self.ledger, now=lambda: clock_gettime(CLOCK_MONOTONIC), warn=self.warnings.append)
         self.listeners: list[AgentListener] = []
         self.closings: list[list[int]] = []
-        self.rings = Rings(self.sink, self._listen)
+        self.rings = Rings(self.sink, self._listen, clock=clock)
 
     def _listen(self, source: Source, ring: Ring) -> AgentListener:
         """Listen as `ttmem run` does."""

@@ -209,9 +209,10 @@ def cores_by_allocations(server: Server, machine: MachineType) -> dict[str, dict
             on_each = 0 if allocation["shared"] else allocation["size"] // len(cores)
         else:
             continue
-        for x, y in cores:
-            sizes = chips.setdefault(allocation["chip"], {}).setdefault(f"{x},{y}", {})
-            sizes[kind] = sizes.get(kind, 0) + on_each
+        for chip in allocation["chips"]:
+            for x, y in cores:
+                sizes = chips.setdefault(chip, {}).setdefault(f"{x},{y}", {})
+                sizes[kind] = sizes.get(kind, 0) + on_each
     return {chip: {core: _present(sizes) for core, sizes in cores.items()} for chip, cores in chips.items()}
 
 

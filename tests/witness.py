@@ -162,7 +162,10 @@ class Witness:
 
     def is_in(self, recording: Path) -> None:
         """Check that the shared recording is readable and has the same data about this client."""
-        for command in (["replay", str(recording), "--json"], ["l1", "--file", str(recording), "--json"]):
+        for command in (
+            ["replay", str(recording), "--json", "--at", "end"],
+            ["l1", "--file", str(recording), "--json", "--at", "end"],
+        ):
             done = subprocess.run(
                 [sys.executable, "-m", "ttmem", *command], capture_output=True, text=True, timeout=PATIENCE
             )

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pictures of the documents: real screens of `ttmem demo`, one per view, as SVG. `make pictures` runs it."""
+"""Makes the pictures of the documents: real screens of `ttmem demo`, one per view, and of a recording, as SVG.
+
+`make pictures` runs it.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,11 +17,13 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support import Server
 from tests.terminal import Look, Screen, Terminal
 
 _HERE = Path(__file__).resolve().parent
 _WIDE, _HIGH = 8.4, 18.0  # pixels of a cell
 _EDGE = 10.0
+_RECORDED_STEPS, _STEP_SECONDS = 220, 0.02
 _INK, _GROUND = "#c5cdd8", "#11151c"
 _FONTS = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 
@@ -55,6 +61,7 @@ class Scene(NamedTuple):
     steps: tuple[tuple[str, str], ...]
     size: tuple[int, int] = (40, 120)
     seconds: float = 0.0  # to look on before the picture is taken, so that there is a past to see
+    recorded: bool = False  # `ttmem top` on a recording of the simulated workload, instead of the demo
 
 
 _WORKING = ("", "simulated: decoded token")  # the program cache and the trace are there by then
@@ -65,6 +72,13 @@ SCENES = (
     Scene("processes", ("--devices", "t3k"), (_WORKING, ("4", "4 tracked"))),
     Scene("cores", ("clash",), (("", "simulated: Statically allocated"), ("5", "least headroom"))),
     Scene("allocations", (), (_WORKING, ("6", "layers.31"))),
+    Scene(
+        "recording",
+        ("decode", "--devices", "n150", "--rounds", "40"),
+        (("", "RECORDING"), ("2z", "the whole recording"), ("", "╞load"), ("", "at the peak")),
+        seconds=1,
+        recorded=True,
+    ),
 )
 
 
@@ -87,6 +101,8 @@ def taken(scene: Scene) -> Screen:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("TTMEM_", "TT_", "NO_COLOR"))}
         env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": folder}
         command = (sys.executable, "-m", "ttmem", "demo", *scene.arguments)
+        if scene.recorded:
+            command = (sys.executable, "-m", "ttmem", "top", "--utc", _recording(Path(folder), env, scene.arguments))
         terminal = Terminal(env, *command, size=scene.size)
         try:
             for keys, seen in scene.steps:
@@ -101,6 +117,29 @@ def taken(scene: Scene) -> Screen:
         finally:
             terminal.process.terminate()
             terminal.ended()
+
+
+def _recording(folder: Path, env: dict[str, str], arguments: tuple[str, ...]) -> str:
+    """A recording of a simulated workload, at its own pace, written by a server."""
+    path = str(folder / "run.ttmem")
+    server = Server(folder, "--record", path)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "ttmem.demo.worker", *arguments],
+        env={**env, "TTMEM_SOCKET": server.path, "TT_ALLOC_TRACKING_ENABLED": "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    for _ in range(_RECORDED_STEPS):
+        if not worker.stdout.readline():
+            break
+        time.sleep(_STEP_SECONDS)
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    worker.stdin.close()
+    worker.wait()
+    server.stop()
+    return path
 
 
 def _anywhere(screen: Screen) -> Screen:

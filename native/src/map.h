@@ -27,7 +27,7 @@ public:
     }
 
     // The key must not be there yet. False if there is no memory.
-    bool insert(uint64_t key, uint32_t value) {
+    [[gnu::hot]] bool insert(uint64_t key, uint32_t value) {
         if (2 * (count_ + 1) > capacity() && !grow()) {
             return false;
         }
@@ -93,7 +93,7 @@ private:
         entries_[at] = {key, value, 1};
     }
 
-    bool grow() {
+    [[gnu::cold, gnu::noinline]] bool grow() {
         uint32_t old = capacity(), wanted = old == 0 ? 256 : old * 2;
         void* memory =
             mmap(nullptr, sizeof(Entry) * wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

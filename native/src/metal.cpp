@@ -379,7 +379,7 @@ const Metal* resolve(uintptr_t caller) {
     return metal;
 }
 
-const Metal* known(uintptr_t caller) noexcept {
+[[gnu::hot]] const Metal* known(uintptr_t caller) noexcept {
     int copies_now = copy_count.load(std::memory_order_acquire);
     for (int i = 0; i < copies_now; i++) {
         if (caller >= copy(i).begin && caller < copy(i).end) {

@@ -124,7 +124,7 @@ void stand_in_for_missing(Metal& metal, int number) noexcept;
 
 // Nearly always the only copy: looked at first.
 extern Metal first_copy;
-const Metal& other_metal_of(void* caller) noexcept;
+[[gnu::hot]] const Metal& other_metal_of(void* caller) noexcept;
 
 // The copy that the code at this address belongs to or links against. Never fails: a hook that was reached has a
 // real function behind it.

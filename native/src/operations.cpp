@@ -46,7 +46,7 @@ struct Recent {
 constexpr size_t kRecent = 16;
 thread_local Recent recent[kRecent];
 
-Name* find_or_ask(void* self);
+[[gnu::cold, gnu::noinline]] Name* find_or_ask(void* self);
 
 // Blob with nothing but the name of an operation.
 uint32_t plain_cause(Store& store, Name* name) noexcept {
@@ -238,7 +238,7 @@ void describe(void* tensor, uint32_t from) {
     }
 }
 
-void describe_all(void* result, uint32_t from) {
+[[gnu::cold, gnu::noinline]] void describe_all(void* result, uint32_t from) {
     void* type = python.type(result);
     if (type == tensor_type) {
         describe(result, from);
@@ -302,7 +302,7 @@ bool pass_over(void* object, uint32_t from, int deeper) {
 }
 
 // Runs with the GIL held and no Python error set.
-void tell_kept(void* result, uint32_t from, const Name* name) {
+[[gnu::cold, gnu::noinline]] void tell_kept(void* result, uint32_t from, const Name* name) {
     Agent* agent = Agent::started();
     if (agent == nullptr || tensor_type == nullptr || !pass_over(result, from, kDeepest)) {
         return;
@@ -318,7 +318,7 @@ void tell_kept(void* result, uint32_t from, const Name* name) {
 }
 
 // Stands in for the call slot of ttnn's operation types. Python's errors are return values here.
-void* called(void* self, void* arguments, void* keywords) {
+[[gnu::hot]] void* called(void* self, void* arguments, void* keywords) {
     if (paused.load(std::memory_order_relaxed)) {
         return real_call(self, arguments, keywords);
     }

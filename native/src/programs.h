@@ -75,7 +75,7 @@ private:
     Program* find(void* impl) noexcept;
     Program& find_or_make(void* impl);
     void set_mesh(Program& program, uint16_t parent);
-    Workload* find_workload(void* workload) noexcept;
+    [[gnu::hot]] Workload* find_workload(void* workload) noexcept;
     Workload& find_or_make_workload(void* workload);
     void* prepare(Workload& workload) noexcept;
     void not_ready(const Program& program) noexcept;

@@ -252,14 +252,8 @@ void Store::keep(uint32_t slot, const Record& record) noexcept {
     if (allocation.sequence != 0) {
         metering.remove(allocation);
     }
-    std::memcpy(reinterpret_cast<char*>(&allocation) + 8, reinterpret_cast<const char*>(&record) + 8,
-                sizeof(Record) - 8);
-    std::atomic_thread_fence(std::memory_order_release);
-    allocation.sequence = record.sequence;
-    metering.add(allocation);
-    if (slot == header_->table_high) {
-        header_->table_high = slot + 1;
-    }
+    set_fields(allocation, record);
+    enter(slot, record.sequence);
 }
 
 void Store::clear(uint32_t slot) noexcept {

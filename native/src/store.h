@@ -96,30 +96,15 @@ public:
     SpinLock lock;
     Metering metering;  // of what is in the live table
 
-    // Writes the next record: `fill` sets what is not plain.
+    // Writes the next record: `fill` sets the fields that have no default.
     template <typename Fill>
     const Record& append(Event event, Fill fill) noexcept {
         Record fresh{};
         fresh.layout = 255;
         fresh.slot = kNoSlot;
         fill(fresh);
-        uint64_t sequence = header_->head + 1;
-        if (__builtin_expect(sequence == window_end_, 0)) {
-            next_window(sequence);
-        }
-        fresh.sequence = 0;  // nobody shall read a slot that is being overwritten as what it was
-        fresh.time = now();
         fresh.event = event;
-        fresh.thread = thread_id();
-        Record& record = ring()[sequence & (kRingSlots - 1)];
-        __atomic_store_n(&record.sequence, 0, __ATOMIC_RELAXED);
-        std::atomic_thread_fence(std::memory_order_release);
-        record = fresh;
-        record.sequence = sequence;
-        __atomic_store_n(&header_->head, sequence, __ATOMIC_RELEASE);
-        // The ring is larger than the caches: the slot after next is fetched while nobody waits for it.
-        __builtin_prefetch(&ring()[(sequence + 2) & (kRingSlots - 1)], 1);
-        return record;
+        return write(fresh);
     }
 
     // Fetches what the next allocation will write to, while nobody waits for it. Without the lock: at worst in vain.
@@ -140,11 +125,14 @@ public:
         if (slot == kNoSlot) {
             return slot;  // counted; without a slot in the table its end could not be told
         }
-        const Record& record = append(Event::kAllocated, [&](Record& r) {
-            fill(r);
-            r.slot = slot;
-        });
-        keep(slot, record);
+        Record fresh{};
+        fresh.layout = 255;
+        fill(fresh);
+        fresh.slot = slot;
+        fresh.event = Event::kAllocated;
+        const uint64_t sequence = write(fresh).sequence;
+        set_fields(table()[slot], fresh);
+        enter(slot, sequence);
         return slot;
     }
 
@@ -181,6 +169,56 @@ private:
     template <typename T>
     T* at(uint64_t offset) const {
         return reinterpret_cast<T*>(reinterpret_cast<char*>(header_) + offset);
+    }
+
+    // Copies all fields but the sequence, one by one: `from` was just set field by field and stays in registers. A copy
+    // as a block would wait until the processor has stored all its fields.
+    static inline __attribute__((always_inline)) void set_fields(Record& to, const Record& from) noexcept {
+        to.time = from.time;
+        to.event = from.event;
+        to.kind = from.kind;
+        to.layout = from.layout;
+        to.flags = from.flags;
+        to.thread = from.thread;
+        to.address = from.address;
+        to.size = from.size;
+        to.per_bank = from.per_bank;
+        to.slot = from.slot;
+        to.mesh = from.mesh;
+        to.core_count = from.core_count;
+        to.cores = from.cores;
+        to.program = from.program;
+        to.name = from.name;
+    }
+
+    // Writes a record into the next slot of the ring, with its time and thread.
+    inline __attribute__((always_inline)) Record& write(Record& fresh) noexcept {
+        const uint64_t sequence = header_->head + 1;
+        if (__builtin_expect(sequence == window_end_, 0)) {
+            next_window(sequence);
+        }
+        fresh.time = now();
+        fresh.thread = thread_id();
+        Record& record = ring()[sequence & (kRingSlots - 1)];
+        // While a slot is overwritten, no reader may take it for its old or its new record.
+        __atomic_store_n(&record.sequence, 0, __ATOMIC_RELAXED);
+        std::atomic_thread_fence(std::memory_order_release);
+        set_fields(record, fresh);
+        __atomic_store_n(&record.sequence, sequence, __ATOMIC_RELEASE);
+        __atomic_store_n(&header_->head, sequence, __ATOMIC_RELEASE);
+        // The ring is larger than the caches: the slot after next is fetched before it is needed.
+        __builtin_prefetch(&ring()[(sequence + 2) & (kRingSlots - 1)], 1);
+        return record;
+    }
+
+    // The fields of a slot in the table are complete: it counts from now on.
+    void enter(uint32_t slot, uint64_t sequence) noexcept {
+        Record& allocation = table()[slot];
+        __atomic_store_n(&allocation.sequence, sequence, __ATOMIC_RELEASE);
+        metering.add(allocation);
+        if (slot == header_->table_high) {
+            header_->table_high = slot + 1;
+        }
     }
 
     static uint32_t ask_thread_id() noexcept;

@@ -7,6 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ttmem.collect.budget import KvBudget, kv_budget
     from ttmem.collect.client import AllocationClient
     from ttmem.collect.graph_tracker import GraphTracker
     from ttmem.collect.instrument import instrument
@@ -23,15 +24,21 @@ if TYPE_CHECKING:
     )
     from ttmem.collect.memory_reporter import MemoryReporter
 
+    # Not from below: nothing that runs inside a workload imports it.
+    load: Any  # ttmem.recording.recording_file.load
+
 __version__ = "0.1.0"
 __all__ = [
     "AllocationClient",
     "GraphTracker",
+    "KvBudget",
     "L1Tracker",
     "MemoryReporter",
     "NoMeter",
     "__version__",
     "instrument",
+    "kv_budget",
+    "load",
     "max_memory_allocated",
     "max_memory_reserved",
     "memory_allocated",
@@ -44,9 +51,11 @@ __all__ = [
 _HOMES = {
     "AllocationClient": "client",
     "GraphTracker": "graph_tracker",
+    "KvBudget": "budget",
     "L1Tracker": "l1_tracker",
     "MemoryReporter": "memory_reporter",
     "instrument": "instrument",
+    "kv_budget": "budget",
 }
 
 
@@ -56,7 +65,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ttmem' has no attribute {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f"ttmem.collect.{_HOMES.get(name, 'memory')}"), name)
+    home = "recording.recording_file" if name == "load" else f"collect.{_HOMES.get(name, 'memory')}"
+    value = globals()[name] = getattr(import_module(f"ttmem.{home}"), name)
     return value
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entry point: `ttmem` and `python -m ttmem`.
 
-Until the command line is read, Ctrl-C ends the process without a word, as it ends any program that does not handle it;
-Python would print a traceback of whatever was being imported.
+Ctrl-C ends the process without a word, whatever was being imported: Python would print a traceback.
 """
 
 # Not `signal`: its enumerations take longer than reading the command line.
@@ -17,8 +16,11 @@ if _INTERRUPT is signal.default_int_handler:
 def start() -> int:
     from ttmem.cli import main
 
-    signal.signal(signal.SIGINT, _INTERRUPT)
-    return main()
+    try:
+        signal.signal(signal.SIGINT, _INTERRUPT)
+        return main()
+    except KeyboardInterrupt:  # before the command itself ran; `main` handles the rest
+        return 130
 
 
 if __name__ == "__main__":

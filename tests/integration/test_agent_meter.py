@@ -15,7 +15,7 @@ import pytest
 from tests.agents import Agent, Collector, watched
 from tests.mock.boards import BOARDS
 from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS, ROOT, wheel
+from tests.mock.wheel import ROOT, in_turn, wheel
 from ttmem.agent import require
 from ttmem.collect.meters import DRAM_POOL, L1_POOL, Reading
 from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
@@ -25,7 +25,7 @@ from ttmem.wire.ring_meters import measured, meters
 HERE = {"PYTHONPATH": str(ROOT / "src")}
 BUFFER_KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
 POOLS = {Pool.DRAM: DRAM_POOL, Pool.L1: L1_POOL, Pool.PROGRAM: L1_POOL}
-# What the memory has beside, and the workload does not read: the parts of L1.
+# What the memory also contains, and the workload does not read: the parts of L1.
 PARTS = {"l1_buffer_pool": (Kind.L1, Kind.L1_SMALL),
          "program_pool": (Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FIRMWARE)}  # fmt: skip
 NOTHING = Reading(0, 0, 0, 0)
@@ -39,7 +39,7 @@ def readings_of(record: dict[str, Any]) -> dict[Key, Reading]:
 
 
 class Model:
-    """Every record in turn, one sum a chip: no tables, no groups of chips."""
+    """Every record in turn, with one sum per chip: no tables, no groups of chips."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -83,7 +83,7 @@ class Model:
 
 
 def check_same(readings: dict[Key, Reading], model: dict[Key, Reading], leave_out: Container[str] = PARTS) -> None:
-    """A gauge that never moved need not be in the model."""
+    """A gauge that never changed need not be in the model."""
     assert {key: reading for key, reading in readings.items() if reading != NOTHING} == {
         key: reading for key, reading in model.items() if reading != NOTHING and key[1] not in leave_out
     }
@@ -101,7 +101,7 @@ def check_outside(agent: Agent, model: Model) -> dict[Key, Reading]:
 
 
 def check_views(readings: dict[Key, Reading], record: dict[str, Any]) -> None:
-    """What the allocator says it took, on each chip and on all together."""
+    """The bytes reserved by the allocator, on each chip and on all together."""
     chips = record["chips"]
     for kind in BUFFER_KINDS:
         view = record["views"][kind.name]
@@ -126,10 +126,10 @@ def metered(
 
 @pytest.mark.parametrize(
     ("board", "steps", "seed", "python"),
-    [*(("n150", 250, 21, python) for python in PYTHONS), ("n300", 80, 22, "3.10"), ("t3k", 40, 23, "3.12")],
+    [("n150", 250, 21, "3.12"), ("n300", 80, 22, "3.10"), ("t3k", 40, 23, "3.12")],
 )
 def test_a_random_program(board: str, steps: int, seed: int, python: str, folder: Path) -> None:
-    """After every step, and over every stretch between two resets: threads, operations, cache clears and all."""
+    """After every step, and over every period between two resets: with threads, operations and cache clears."""
     resets = higher = 0
     seen = Counter[str]()
     arguments = ("--steps", str(steps), "--seed", str(seed))
@@ -169,7 +169,7 @@ def test_a_random_program(board: str, steps: int, seed: int, python: str, folder
     ],
 )
 def test_a_scene(scene: str, board: str, folder: Path) -> None:
-    """Chips that are in several meshes, and allocations that go in unusual ways; read from outside."""
+    """Chips that are in several meshes, and allocations that are freed in unusual ways; read from outside."""
     with watched("3.12", "ttnn_scenes", board, folder, "--scene", scene) as (collector, program):
         model = None
         for _ in program.records():
@@ -185,7 +185,7 @@ def test_a_scene(scene: str, board: str, folder: Path) -> None:
 
 
 def test_routers_on_parts_of_a_mesh(folder: Path) -> None:
-    """With the fabric every chip gets a program of its own."""
+    """With the fabric, every chip has its own program."""
     with metered("3.12", "reopened", "n300", folder, "--fabric") as (collector, program):
         model = None
         routers = 0
@@ -213,8 +213,7 @@ def test_a_peak_of_many_threads_that_nobody_looked_at(board: str, folder: Path) 
     check_views(last, after)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("board", ["n150", "n300"])
+@pytest.mark.parametrize(("board", "python"), in_turn(("n150", "n300")))
 def test_a_device_that_is_closed_and_opened_again(board: str, python: str, folder: Path) -> None:
     open_readings = []
     with metered(python, "reopened", board, folder) as (_, program):
@@ -247,7 +246,7 @@ def marks_of(agent: Agent) -> list[tuple[RingEvent, int, int, str | None]]:
 
 
 def test_phases(folder: Path) -> None:
-    """Each mark returns the peaks since the one before, and stands among the records where it was made."""
+    """Each mark returns the peaks since the previous one, and is at its place among the records."""
     readings = {}
     with metered("3.12", "phases", "n300", folder) as (collector, program):
         for record in program.records():
@@ -271,7 +270,7 @@ def test_phases(folder: Path) -> None:
         (RingEvent.PHASE_ENDED, 2, 0, None),
         (RingEvent.PHASE_ENDED, 1, 0, None),
     ]
-    assert events[0] == RingEvent.PHASE_BEGAN  # the agent started with the device, and with what had begun before
+    assert events[0] == RingEvent.PHASE_BEGAN  # the agent starts with the device, and with open phases
     first, second, third, last = (number for number, event in enumerate(events) if event in PHASE_EVENTS)
     assert events[second + 1 : third] == [RingEvent.ALLOCATED, RingEvent.FREED]
     assert RingEvent.CLOSED in events[third:last]
@@ -279,7 +278,7 @@ def test_phases(folder: Path) -> None:
 
 
 def test_a_fork(folder: Path) -> None:
-    """Each has its own meters; the child's begin at nothing, in the phase that was open."""
+    """Each has its own meters. Those of the child begin at 0, in the phase that was open."""
     found = {}
     with metered("3.12", "fork", "n150", folder) as (collector, program):
         pids = {}

@@ -17,7 +17,7 @@ BOARDS = ("n150", "n300", "t3k", "p150")
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_is_allocated_bears_the_name_of_its_operation(python: str, folder: Path) -> None:
-    """In all threads, through operators, after an operation that failed; and the cleared cache is told."""
+    """In all threads, through operators, after a failed operation. The cleared cache is reported, too."""
     with watched(python, "ttnn_names", "n150", folder) as (collector, program):
         for record in program.records():
             collector.drain()

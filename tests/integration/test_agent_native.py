@@ -28,6 +28,7 @@ from tests.support import PATIENCE, wait_until
 from ttmem.doctor.required_symbols import required_symbols
 from ttmem.wire.agent_ring import BINARY, NO_MESH_ID, PER_CORE, PROGRAM_FRAME, RAN, SHARED, Record, Ring, RingEvent
 from ttmem.wire.ring_meters import meters
+from ttmem.wire.table_copy import copy_table
 
 DRAM, L1, L1_SMALL, TRACE, CB, DFB, SCRATCHPAD, KERNEL, FABRIC_KERNEL, DISPATCH_KERNEL = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10
 BUFFERS = {DRAM, L1, L1_SMALL, TRACE}
@@ -36,11 +37,11 @@ L1_BASE = 105824
 SLOW = 4  # a sanitizer's runtime, on a busy machine
 
 
-# -- the other end of the agent's socket ----------------------------------------------------------------------------
+# -- the server's end of the agent's socket -------------------------------------------------------------------------
 
 
 class Hello(NamedTuple):
-    """One connection of an agent: who, what it said, and the memory it handed over."""
+    """One connection of an agent: the process, its message, and the memory that it passed."""
 
     pid: int
     text: bytes
@@ -49,7 +50,7 @@ class Hello(NamedTuple):
 
 
 class Reader:
-    """Listens where `ttmem run` would."""
+    """Listens on the socket of `ttmem run`."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "run.sock")
@@ -66,7 +67,7 @@ class Reader:
             connection, _ = self._listener.accept()
             raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             text, fds, _, _ = socket.recv_fds(connection, 4096, 4)
-            if text == b"who came before?":  # connections are taken in the order they came
+            if text == b"who came before?":  # connections are accepted in their order
                 self._asked.set()
                 connection.close()
                 continue
@@ -77,7 +78,7 @@ class Reader:
             self.hellos.append(Hello(pid, text, fds[0] if fds else None, connection))
 
     def all_hellos(self) -> list[Hello]:
-        """Those of everybody who has connected by now."""
+        """Those of all processes that have connected by now."""
         self._asked.clear()
         self._say(b"who came before?")
         assert self._asked.wait(PATIENCE)
@@ -114,8 +115,8 @@ class Outcome(NamedTuple):
 
 
 def steady() -> None:
-    """Older thread sanitizers do not start where addresses are randomised more than they expect."""
-    ctypes.CDLL(None).personality(0x0040000)  # ADDR_NO_RANDOMIZE; where that is refused, it may still work
+    """Older thread sanitizers do not start if addresses are randomised more than they expect."""
+    ctypes.CDLL(None).personality(0x0040000)  # ADDR_NO_RANDOMIZE; if that is refused, it may still work
 
 
 class Stage:
@@ -214,7 +215,7 @@ def stage(stage_of: Callable[[str], Stage]) -> Stage:
 
 
 def fold(ring: Ring) -> dict[int, Record]:
-    """The live allocations by the ring alone. It is checked that a free names the allocation it frees."""
+    """The live allocations from the ring alone. Checks that a free matches the allocation that it frees."""
     ring.cursor = 0
     table: dict[int, Record] = {}
     while True:
@@ -247,14 +248,14 @@ def fold(ring: Ring) -> dict[int, Record]:
 
 
 def allocations_of(ring: Ring) -> list[Record]:
-    """What is live: the table and the fold of the ring say the same."""
-    live = [Record._make(record) for record in ring.live()]
+    """The live allocations: the table and the fold of the ring are equal."""
+    live = copy_table(ring).records()
     assert live == sorted(fold(ring).values())
     return live
 
 
 def label(ring: Ring, mesh: int) -> str:
-    """How the workload calls a mesh."""
+    """The workload's name of a mesh."""
     described = ring.mesh(mesh)
     parent = ring.mesh(described.parent)
     if parent.mesh_id == NO_MESH_ID:
@@ -276,7 +277,7 @@ def seen_buffers(ring: Ring, device: str) -> list[list[int]]:
 
 
 def seen_programs(ring: Ring, device: str) -> dict[int, Any]:
-    """By Metal's number: the frame, and the parts."""
+    """By tt-metal's number: the frame, and the parts."""
     seen: dict[int, Any] = {}
     allocations = [
         allocation
@@ -304,7 +305,7 @@ def seen_programs(ring: Ring, device: str) -> dict[int, Any]:
 
 
 def expected_programs(device: dict[str, Any], kinds: set[int]) -> dict[int, Any]:
-    """What a program of the stand-in must look like, from its description."""
+    """The expected program of the replacement library, from its description."""
     expected: dict[int, Any] = {}
     for program in device["programs"]:
         if not program["compiled"]:
@@ -344,7 +345,7 @@ def coverage(ring: Ring) -> set[int]:
 
 
 def compare(ring: Ring, devices: dict[str, dict[str, Any]], kinds: set[int] = ALL_KINDS) -> None:
-    """Everything the workload counted is in the memory, and nothing else."""
+    """Everything that the workload counted is in the memory, and nothing else."""
     assert ring.field("table_full") == ring.field("blobs_full") == ring.field("replaced") == 0
     for name, device in devices.items():
         wanted = sorted([*buffer[:6], bool(buffer[6])] for buffer in device["buffers"])
@@ -398,7 +399,7 @@ def test_one_thread_is_exact_and_nothing_changes_for_the_workload(
         assert sum(len(device["buffers"]) for device in outcome.devices.values()) > 20
         compare(ring, outcome.devices)
         agrees_with_itself(ring)
-        # Nothing was freed wholesale behind the agent's back: only those whose memory had gone already are unknown.
+        # Nothing was freed in bulk without the agent: only those whose memory had already been freed are unknown.
         assert ring.field("unknown_frees") < 40
 
 
@@ -417,7 +418,7 @@ def test_many_threads_are_exact_at_the_end(stage_of: Callable[[str], Stage], var
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_address_is_never_told_to_be_taken_twice(stage_of: Callable[[str], Stage], variant: str) -> None:
-    """A free is told before it happens, an allocation after: however threads pass an address on."""
+    """A free is reported before it happens, an allocation after it, so threads may pass an address on at any time."""
     stage = stage_of(variant)
     outcome = stage.run("tug_of_war", "1", "8", "3500")
     clean(outcome)
@@ -428,7 +429,7 @@ def test_an_address_is_never_told_to_be_taken_twice(stage_of: Callable[[str], St
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_buffers_with_an_address_of_their_own_on_each_core(stage_of: Callable[[str], Stage], variant: str) -> None:
-    """Many have the same first address at a time. The Buffer tells them apart, also when the heap reuses it."""
+    """Many have the same first address at a time. The Buffer identifies them, also when the heap reuses its address."""
     stage = stage_of(variant)
     for threads in ("1", "4"):
         outcome = stage.run("per_core", "1", threads, "600")
@@ -448,7 +449,7 @@ def test_buffers_with_an_address_of_their_own_on_each_core(stage_of: Callable[[s
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_buffers_from_before_the_agent_could_see(stage_of: Callable[[str], Stage], variant: str) -> None:
-    """Their frees are counted by themselves, and the audit leaves out what is left of them."""
+    """Their frees are counted separately, and the audit leaves out the rest of them."""
     stage = stage_of(variant)
     outcome = stage.run("late", "1", "1", "200")
     clean(outcome)
@@ -486,7 +487,7 @@ def test_every_open_is_closed_in_the_ring(stage: Stage) -> None:
         if record.event in (RingEvent.OPENED, RingEvent.CLOSING, RingEvent.CLOSED, RingEvent.CACHE_CLEARED):
             story.setdefault(record.mesh, []).append(RingEvent(record.event).name)
     parts = {number for number, mesh in enumerate(ring.meshes()) if mesh.parent != number}
-    assert {tuple(story.pop(part)) for part in parts} == {("OPENED",)}  # closed with the mesh that they are parts of
+    assert {tuple(story.pop(part)) for part in parts} == {("OPENED",)}  # closed together with their parent mesh
     stories = {label(ring, mesh): told for mesh, told in story.items()}
     assert stories["mesh 0"] == stories["mesh 1"] == stories["mesh 3"] == ["OPENED", "CLOSING", "CLOSED"]
     assert stories["mesh 2"] == ["OPENED", "CACHE_CLEARED", "CLOSING", "CLOSED"]
@@ -565,7 +566,7 @@ def test_two_copies_of_the_library_are_kept_apart(stage_of: Callable[[str], Stag
     clean(outcome)
     ring = stage.ring(outcome.pid)
     devices = outcome.devices
-    # Both number their meshes from 0, so the meshes of one id are told apart by what is in them.
+    # Both number their meshes from 0, so meshes with the same id are identified by their contents.
     for number in (4, 5):
         wanted = sorted(
             [*buffer[:6], bool(buffer[6])]
@@ -594,7 +595,7 @@ def test_out_of_descriptors_the_memory_becomes_visible_later(stage_of: Callable[
     without = stage.end(alone)
     clean(without)
     process = stage.start("descriptors", "6", "1", "300")
-    ring = stage.ring(process.pid)  # comes once the limit is raised
+    ring = stage.ring(process.pid)  # sent when the limit is raised
     before = ring.head
     assert before > 100
     assert process.stdin is not None
@@ -617,7 +618,7 @@ def test_memfd_refused_disturbs_nobody(stage: Stage) -> None:
 
 
 def test_a_limit_on_file_sizes_disturbs_nobody(stage: Stage) -> None:
-    """Past RLIMIT_FSIZE a process is sent SIGXFSZ, also for a file in memory."""
+    """A process that exceeds RLIMIT_FSIZE gets SIGXFSZ, also for a file in memory."""
     alone = stage.run("small_files", "1", "1", "200", agent=False)
     outcome = stage.run("small_files", "1", "1", "200")
     clean(alone)
@@ -666,7 +667,7 @@ def test_a_process_without_tt_metal_is_left_alone(stage: Stage, command: list[st
     assert stage.reader.all_hellos() == []
 
 
-# -- wheels that are not known --------------------------------------------------------------------------------------
+# -- unknown wheels -------------------------------------------------------------------------------------------------
 
 
 def unknown_wheel(stage: Stage, name: str) -> tuple[Outcome, Ring | None]:
@@ -700,7 +701,7 @@ def test_a_wheel_without_mark_address_has_no_dataflow_buffers(stage: Stage) -> N
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("name", "kinds"), [("before_79", ALL_KINDS), ("before_75", BUFFERS)])
 def test_an_older_wheel(stage_of: Callable[[str], Stage], variant: str, name: str, kinds: set[int]) -> None:
-    """What it lacks is read in place, and the same; nothing of what it returns is left behind."""
+    """What it lacks is read directly, with the same result; nothing that it returns is leaked."""
     stage = stage_of(variant)
     outcome, ring = unknown_wheel(stage, name)
     assert ring is not None
@@ -729,7 +730,7 @@ def test_fields_that_are_not_where_they_were_are_not_believed(stage: Stage) -> N
     "name", ["no_buffer_size", "no_allocate_buffer", "no_mesh_allocator", "other_slots", "symbolic"]
 )
 def test_a_wheel_whose_buffers_cannot_be_seen_runs_as_ever(stage: Stage, name: str) -> None:
-    """If there is a memory at all, it claims no buffers, says why, and holds none."""
+    """If there is a memory at all, it reports that buffers are not tracked, and why, and contains none."""
     _, ring = unknown_wheel(stage, name)
     if ring is not None:
         if name != "no_mesh_allocator":
@@ -756,7 +757,7 @@ for name in %r:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the code of the functions is read on x86-64 only")
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_fields_of_a_buffer_are_found_in_a_real_wheel(python: str, folder: Path) -> None:
-    """Otherwise the agent calls the functions: just as right, but slower. docs/new-wheel.md says what to do then."""
+    """Otherwise the agent calls the functions: correct, but slower. docs/new-wheel.md describes what to do then."""
     code_bytes = re.search(r"kCodeBytes = (\d+);", (ROOT / "native" / "src" / "buffer_fields.h").read_text())
     assert code_bytes is not None
     command = [str(wheel(python).python), "-c", PRINT_CODE % (GETTERS, int(code_bytes[1]))]

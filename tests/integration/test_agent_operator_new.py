@@ -33,7 +33,7 @@ def odd_new() -> str:
 
 @pytest.mark.parametrize("library", [libasan, odd_new], ids=["libasan", "another operator new"])
 def test_a_ttnn_program(library: Callable[[], str], folder: Path) -> None:
-    """A mesh is opened and kernels are compiled: the agent asks for a list of devices and for names."""
+    """A mesh is opened and kernels are compiled: the agent requests a list of devices, and names."""
     with Bench(folder) as bench:
         ran = bench.plain("ttnn_names", LD_PRELOAD=f"{library()}:{require()}", ASAN_OPTIONS="detect_leaks=0")
     assert ran.code == 0, ran.err
@@ -43,7 +43,7 @@ def test_a_ttnn_program(library: Callable[[], str], folder: Path) -> None:
 @pytest.mark.parametrize("program", ["workload", "workload_open"])
 @pytest.mark.parametrize("wheel", ["metal", "before_75"])
 def test_a_program_that_replaces_operator_new(wheel: str, program: str, stage_of: Callable[[str], Stage]) -> None:
-    """Also with a list behind the allocator's statistics, as the wheels before 0.75 have it."""
+    """Also with a list after the allocator's statistics, as in wheels before 0.75."""
     stage = stage_of("plain")
     fake = stage.built.fake(wheel)
     environment: dict[str, Any] = {"FAKE_METAL": fake, "LD_LIBRARY_PATH": str(Path(fake).parent)}

@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agents import Agent, Collector, watched
-from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS
-from ttmem.account.entities import Chip
-from ttmem.documents.snapshot import completeness, memory
+from tests.agents import watched
+from tests.mock.wheel import in_turn
+from tests.oracle import Oracle, check_audit
+from ttmem.documents.snapshot import completeness
 from ttmem.model.kinds import Kind
-from ttmem.wire.agent_ring import NO_MESH_ID, Mesh
+from ttmem.wire.agent_ring import NO_MESH_ID
 
-BUFFER_KINDS = ("DRAM", "L1", "L1_SMALL", "TRACE")
 LOOK_CLOSELY = 10  # steps between comparisons of the table with all records ever written
 SCENES = {
     "capture_without_dispatch": "n150",
@@ -30,123 +27,15 @@ SCENES = {
     "out_of_memory": "n150",
     "opened_often": "n150",
 }
-# Tensors that die after their buffers were freed wholesale, and find nothing at their address.
+# Tensors that are destroyed after their buffers were freed in bulk, and find nothing at their address.
 UNKNOWN_FREES = {"freed_wholesale": 2}
 HYBRID = {"TT_METAL_ALLOCATOR_MODE_HYBRID": "1"}
-
-
-def check_audit(mesh: Mesh, views: dict[str, Any]) -> None:
-    """The audit that nothing has changed since says what ttnn says."""
-    for name in BUFFER_KINDS:
-        bank, view = mesh.banks[Kind[name]], views[name]
-        if view["total_per_bank"]:
-            assert bank.ours == bank.theirs == view["allocated_per_bank"]
-            assert bank.largest_free == view["largest_free_per_bank"]
-            assert (bank.banks, bank.size) == (view["banks"], view["total_per_bank"])
-
-
-class Oracle:
-    """Compares one process's account with what ttnn says in a record."""
-
-    def __init__(self, collector: Collector, program: Program) -> None:
-        self._collector = collector
-        self._pid = program.pid
-        self._chip_ids: Mapping[int, int] = program.chip_ids
-        self.compared = 0
-        self.fresh = 0  # audits that nothing had changed since
-
-    @property
-    def agent(self) -> Agent:
-        return self._collector.agents[self._pid]
-
-    def compare(self, meshes: list[dict[str, Any]], listed: bool = True) -> None:
-        self._collector.drain()
-        for number, chip_id in self._chip_ids.items():
-            here = [mesh for mesh in meshes if number in mesh["chips"]]
-            chip = self._collector.ledger.chips.get(str(chip_id))
-            allocations = [
-                allocation
-                for holding in self.agent.source.holdings.values()
-                if number in holding.numbers
-                for allocation in holding.buffers.values()
-            ]
-            reserved = dict.fromkeys(Kind, 0)
-            for allocation in allocations:
-                assert allocation.extra is not None
-                assert allocation.extra.reserved is not None
-                reserved[allocation.kind] += allocation.extra.reserved
-            for name in BUFFER_KINDS:
-                views = [mesh["views"][name] for mesh in here]
-                allocated = sum(view["banks"] * view["allocated_per_bank"] for view in views)
-                assert reserved[Kind[name]] == allocated, (number, name)
-                if chip is not None:
-                    assert chip.kinds[Kind[name]].reserved_bytes == allocated
-            if listed:
-                ours = Counter((int(allocation.kind), allocation.address) for allocation in allocations)
-                assert ours == Counter(tuple(buffer) for mesh in here for buffer in mesh["buffers"]), number
-            if chip is not None:
-                assert completeness(chip) in (None, 1.0)
-                if len(here) == 1:
-                    self._check_free(chip, here[0]["views"])
-        self._check_audits(meshes)
-        self.compared += 1
-
-    def _check_free(self, chip: Chip, views: dict[str, Any]) -> None:
-        """What is free now, however long ago the allocator was asked for its largest block."""
-        l1, view = memory(chip, chip.geometry)["l1"], views["L1"]
-        if l1["used"] is not None or view["allocated_per_bank"]:
-            assert l1["bank_free"] is not None
-            assert l1["at_once"] is not None
-            assert l1["bank_free"] == view["total_per_bank"] - view["allocated_per_bank"]
-            assert l1["bank_free"] >= (l1["largest_free"] or 0)
-            assert l1["at_once"] >= view["banks"] * view["allocated_per_bank"]
-
-    def _check_audits(self, meshes: list[dict[str, Any]]) -> None:
-        for number, mesh in enumerate(self.agent.ring.meshes()):
-            assert mesh.mismatches == 0
-            if mesh.state != 1 or mesh.parent != number or not mesh.audits:
-                continue
-            if mesh.audited < self.agent.last_change(number).time:
-                continue  # an audit shows what was there at its time
-            numbers = [chip.number for chip in self.agent.ring.chips_of(mesh)]
-            views = [mesh["views"] for mesh in meshes if mesh["chips"] == numbers]
-            if len(views) != 1:
-                continue
-            self.fresh += 1
-            check_audit(mesh, views[0])
-
-    def look_closely(self) -> None:
-        """Table, records and account name the same allocations, and the totals are their sums."""
-        in_table = self.agent.live_in_table()
-        assert in_table == self.agent.live_in_records()
-        assert in_table == self.agent.live_in_account()
-        used = Counter[tuple[Chip, Kind]]()
-        for holding in self.agent.source.holdings.values():
-            for allocation in holding.allocations():
-                for chip in holding.chips:
-                    used[chip, allocation.kind] += allocation.counted
-        for chip in self._collector.ledger.chips.values():
-            assert [chip.kinds[kind].used for kind in Kind] == [used[chip, kind] for kind in Kind], chip.id
-
-    def nothing_odd(self, unknown_frees: int = 0) -> None:
-        counts = {
-            name: self.agent.ring.field(name)
-            for name in ("unknown_frees", "replaced", "table_full", "blobs_full", "failures")
-        }
-        assert counts == {**dict.fromkeys(counts, 0), "unknown_frees": unknown_frees}
-        assert self.agent.ring.text("trouble") == ""
-        assert self.agent.fold.lost == 0
-        assert not self._collector.ledger.anomalies
-
-    def nothing_live(self) -> None:
-        assert self.agent.live_in_table() == self.agent.live_in_records() == self.agent.live_in_account() == []
-        assert not any(holding.programs for holding in self.agent.source.holdings.values())
 
 
 @pytest.mark.parametrize(
     ("python", "board", "steps", "arguments"),
     [
-        # Both wheels are built from the same C++: one program and all scenes run on each, the other programs on one.
+        # Both wheels are built from the same C++: one program runs on each, the others run on one.
         pytest.param("3.10", "n150", 300, ("--seed", "11", "--threads", "4"), id="n150-threads-3.10"),
         pytest.param("3.12", "n150", 300, ("--seed", "11", "--threads", "4"), id="n150-threads-3.12"),
         pytest.param("3.12", "n150", 300, ("--seed", "12", "--trace-region-size", "1048576"), id="n150-trace-region"),
@@ -170,7 +59,7 @@ def test_a_random_program(python: str, board: str, steps: int, arguments: tuple[
             if record["views"]:
                 last = record
         oracle.nothing_live()
-        check_audit(oracle.agent.ring.mesh(0), last["views"])  # of the closing, with everything still there
+        check_audit(oracle.agent.ring.mesh(0), last["views"])  # of the closing, when everything still exists
     assert oracle.compared == steps + 2
     assert seen["out_of_memory"]
     assert seen["threads"] or steps < 300
@@ -178,8 +67,7 @@ def test_a_random_program(python: str, board: str, steps: int, arguments: tuple[
     assert last["program_cache"]
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(("scene", "python"), in_turn(SCENES))
 def test_a_scene(scene: str, python: str, folder: Path, request: pytest.FixtureRequest) -> None:
     states: dict[str, tuple[int, list[Any]]] = {}
     with watched(python, "ttnn_scenes", SCENES[scene], folder, "--scene", scene) as (collector, program):
@@ -194,7 +82,7 @@ def test_a_scene(scene: str, python: str, folder: Path, request: pytest.FixtureR
         oracle.nothing_live()
     assert oracle.compared == len(states) > 1
     if scene == "capture_without_dispatch":
-        # Not a record more: a capture allocates nothing.
+        # No additional record: a capture allocates nothing.
         assert states["before"] == states["inside"] == states["captured"] == states["its tensors gone"]
     if scene == "global_allocations":
         assert oracle.fresh  # the first buffer of a device is audited at once
@@ -205,7 +93,7 @@ def test_a_scene(scene: str, python: str, folder: Path, request: pytest.FixtureR
 
 
 def test_a_random_program_on_the_hybrid_allocator(folder: Path) -> None:
-    """The workload does not care, and where the amounts differ the audit at the end says so."""
+    """The workload is not affected, and if the amounts differ, the audit at the end reports it."""
     with watched("3.12", "ttnn_random", "n150", folder, "--steps", "60", "--seed", "16", environment=HYBRID) as (
         collector,
         program,
@@ -232,7 +120,7 @@ def test_a_random_program_on_the_hybrid_allocator(folder: Path) -> None:
 
 
 def test_a_buffer_with_an_address_for_each_core(folder: Path) -> None:
-    """It is counted beside the mesh's own; if what it takes is not known, nobody says that all was checked."""
+    """It is counted in addition to the mesh. If its reserved size is unknown, the audit does not count as complete."""
     with watched("3.12", "ttnn_scenes", "n150", folder, "--scene", "by_core", environment=HYBRID) as (
         collector,
         program,

@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent, Kernel, watched
+from tests.agents import Agent, Kernel, fold_into, read_all, watched
 from tests.mock.boards import BOARDS
 from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS, wheel
+from tests.mock.wheel import in_turn, wheel
 from ttmem.account import allocations as allocations
-from ttmem.ingest.ring_fold import RingFold
-from ttmem.model.events import ProgramRun, WorkloadRun, device_numbers
+from ttmem.account.allocations import Allocation
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.model.events import Event, ProgramRun, WorkloadRun, device_numbers
 from ttmem.model.kinds import KERNEL_KINDS, POOL_OF, Kind, Pool
-from ttmem.wire.agent_ring import PROGRAM_FRAME, RAN, Record, RingEvent
+from ttmem.wire.agent_ring import PROGRAM_FRAME, RAN, RingEvent
+from ttmem.wire.table_copy import copy_table
 
 RING_SIZE = 70656
 TINY_RING = 64  # the least that both architectures align to
@@ -40,7 +43,7 @@ def cores_of(ranges: Iterable[list[int]]) -> set[int]:
 
 
 def programs_of(agent: Agent) -> dict[int, allocations.Program]:
-    """Every program once; one that runs on several chips is held on each of them."""
+    """Every program once. A program that runs on several chips is held on each of them."""
     return {
         ident: program
         for holding in agent.source.holdings.values()
@@ -50,7 +53,7 @@ def programs_of(agent: Agent) -> dict[int, allocations.Program]:
 
 
 def our_layout(program: allocations.Program) -> Layout:
-    """What it adds to each core."""
+    """The bytes that it adds to each core."""
     layout = Counter[tuple[int, Kind]]()
     for allocation in program.parts.values():
         assert allocation.extra is not None
@@ -94,7 +97,7 @@ def elfs(kernels: list[dict[str, Any]]) -> list[tuple[str, list[int]]]:
 
 
 def text_size(kernels: Iterable[Kernel], program: int) -> int:
-    """Bytes of the ring that a program's kernels take on the core with the most of them."""
+    """Bytes of the ring for the kernels of a program, on the core with the most of them."""
     by_core = Counter[int]()
     for kernel in kernels:
         if kernel.program == program:
@@ -104,7 +107,7 @@ def text_size(kernels: Iterable[Kernel], program: int) -> int:
 
 
 def ring_needs(python: str, board: str, folder: Path) -> dict[str, tuple[int, int]]:
-    """What ttnn says the first program of each operation needs of the ring, and its kernels of that."""
+    """What the first program of each operation needs of the ring according to ttnn, and the part of its kernels."""
     needs = {}
     with Program(wheel(python), "ttnn_capture", board, folder, "--ring-size", str(TINY_RING)) as program:
         for record in program.records():
@@ -116,7 +119,7 @@ def ring_needs(python: str, board: str, folder: Path) -> dict[str, tuple[int, in
     return needs
 
 
-@pytest.mark.parametrize(("board", "python"), [*(("n150", python) for python in PYTHONS), ("p150", "3.12")])
+@pytest.mark.parametrize(("board", "python"), in_turn(("n150", "p150")))
 def test_what_operations_hold_of_l1(board: str, python: str, folder: Path) -> None:
     needs = ring_needs(python, board, folder)
     seen = Counter[str]()
@@ -139,7 +142,7 @@ def test_what_operations_hold_of_l1(board: str, python: str, folder: Path) -> No
             else:
                 ours = Counter(our_layout(p) for p in found.values())
                 theirs = Counter(captured_layout(buffers) for buffers in record["programs"])
-                del ours[()], theirs[()]  # a program without such buffers is none to a capture
+                del ours[()], theirs[()]  # a capture does not show a program without such buffers
                 assert ours == theirs, op
                 inside = Counter(pair for p in found.values() for pair in shared(p))
                 borrowed = Counter(
@@ -161,10 +164,9 @@ def test_what_operations_hold_of_l1(board: str, python: str, folder: Path) -> No
     assert min(seen["shared"], seen["cb"], seen["dfb"], seen["scratchpad"]) >= 1
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -> None:
+def test_fabric_kernels_and_a_program_for_each_chip(folder: Path) -> None:
     ends = Counter(end for link in BOARDS["t3k"].links for end in (link.chip, link.other) for _ in link.channels)
-    with watched(python, "ttnn_capture", "t3k", folder, "--fabric", "--ops", "all_gather,add") as (collector, program):
+    with watched("3.12", "ttnn_capture", "t3k", folder, "--fabric", "--ops", "all_gather,add") as (collector, program):
         records = program.records()
         opened = next(records)
         collector.drain()
@@ -196,7 +198,7 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
             held_on = Counter(ident for holding in holdings for ident in holding.programs for _ in holding.numbers)
             chips = {"all_gather": 1, "add": 8}[record["op"]]
             assert sorted(held_on[ident] for ident in found) == [chips] * (8 // chips)
-            # Programs of one workload share a layout of the ring, so each needs what the largest does.
+            # Programs of one workload share a layout of the ring, so each needs as much as the largest one.
             ring, *others = {p.ring for p in found.values()}
             assert not others
             assert ring is not None
@@ -206,24 +208,26 @@ def test_fabric_kernels_and_a_program_for_each_chip(python: str, folder: Path) -
 
 @pytest.mark.parametrize("board", ["t3k", "galaxy"])
 def test_a_launch_is_one_record_and_none_if_it_changes_nothing(board: str, folder: Path) -> None:
-    """However many programs a workload has; the account knows which of them is on which chip all the same."""
+    """For any number of programs in a workload. The account still has the program of each chip."""
     seen = []
     with watched("3.12", "ttnn_launches", board, folder, "--fabric") as (collector, program):
         done, fold = 0, None
         resident: dict[int, int] = {}  # chip -> program that was launched there last
+
+        def observed(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
+            for run in event.runs if isinstance(event, WorkloadRun) else [event]:
+                if isinstance(run, ProgramRun):
+                    resident.update(dict.fromkeys(device_numbers(run.device), run.program))
+
         for record in program.records():
             collector.drain()
             agent = collector.agents[program.pid]
-            fold = fold or RingFold(agent.reader(), 0.0)
-            for _, event in fold.events(1 << 16):
-                runs = event.runs if isinstance(event, WorkloadRun) else [event]
-                for run in runs:
-                    if isinstance(run, ProgramRun):
-                        resident.update(dict.fromkeys(device_numbers(run.device), run.program))
+            fold = fold or fold_into(Ledger(), agent.reader(), program.pid, observed)
+            read_all(fold)
             launches = [r for r in agent.history[done:] if r.event == RingEvent.RUN]
             done = len(agent.history)
             with contextlib.closing(agent.reader()) as ring:
-                frames = [frame for frame in map(Record._make, ring.live()) if frame.kind == PROGRAM_FRAME]
+                frames = [frame for frame in copy_table(ring).records() if frame.kind == PROGRAM_FRAME]
                 last = max((frame for frame in frames if frame.flags & RAN), key=lambda frame: frame.time)
                 programs = {
                     chip.number: frame.program

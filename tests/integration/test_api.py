@@ -40,7 +40,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def busy(server: Server, legacy: Legacy) -> LegacyClient:
-    """A client that holds something of most kinds on two devices."""
+    """A client that holds allocations of most kinds on two devices."""
     client = legacy(server)
     client.say("burst 50 0 4096 0 0x100000 4096", f"alloc 0 {8 * MIB} 1 0x200000", f"alloc 1 {2 * MIB} 0 0x100000")
     client.say("cb_alloc 0 2048 7", "kernel_load 0 57344 1 9", f"alloc 1 {3 * MIB} 4 0x900000", "free 1 0x900000")
@@ -112,14 +112,16 @@ def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyC
         (t["size"] for t in everything["allocations"]), reverse=True
     )
     assert server.get("/allocations?kind=dram")["matched"] == 51
-    assert server.get("/allocations?kind=dram&device=1")["pools"] == {"dram": 2 * MIB}
+    assert server.get("/allocations?kind=dram&device=1")["pools"] == {
+        "dram": {"bytes": 2 * MIB, "per_chip": 2 * MIB, "chips": 1}
+    }
     assert server.get(f"/allocations?min_size={MIB}")["matched"] == 2
     assert server.get(f"/allocations?pid={busy.pid}&kind=cb")["allocations"][0]["id"] == "0x7"
     assert server.get("/allocations?pid=1")["matched"] == 0
     oldest = server.get("/allocations?sort=oldest&limit=1")["allocations"][0]
     assert oldest["address"] == 0x100000
     pages = [server.get(f"/allocations?sort=newest&limit=20&offset={start}")["allocations"] for start in (0, 20, 40)]
-    ids = [(t["device"], t["kind"], t["id"]) for page in pages for t in page]
+    ids = [(*t["devices"], t["kind"], t["id"]) for page in pages for t in page]
     assert len(ids) == len(set(ids)) == 54
     by_kind = {kind: server.get(f"/allocations?kind={kind}")["matched"] for kind in ("dram", "cb", "dram,cb")}
     assert by_kind["dram,cb"] == by_kind["dram"] + by_kind["cb"] > by_kind["dram"]
@@ -128,15 +130,15 @@ def test_allocations_are_filtered_sorted_and_paged(server: Server, busy: LegacyC
 
 def test_a_dump_is_filtered_and_lists_the_largest(server: Server, busy: LegacyClient) -> None:
     dump = server.get("/dump?kind=dram&limit=3")
-    assert {entry["kind"] for device in dump["devices"] for entry in device["kinds"]} == {"dram"}
-    for device in dump["devices"]:
-        (entry,) = device["kinds"]
+    assert {entry["kind"] for group in dump["groups"] for entry in group["kinds"]} == {"dram"}
+    for group in dump["groups"]:
+        (entry,) = group["kinds"]
         assert len(entry["allocations"]) == min(3, entry["count"])
         sizes = [row["size"] for row in entry["allocations"]]
-        listed = server.get(f"/allocations?kind=dram&device={device['device']}&limit=3")["allocations"]
+        listed = server.get(f"/allocations?kind=dram&device={group['devices'][0]}&limit=3")["allocations"]
         assert sizes == [row["size"] for row in listed]
     assert dump["total"] == server.get("/allocations?kind=dram")["matched"]
-    assert {device["chip"] for device in server.get("/dump?chip=assumed:1")["devices"]} == {"assumed:1"}
+    assert [group["chips"] for group in server.get("/dump?chip=assumed:1")["groups"]] == [["assumed:1"]]
     assert server.get(f"/dump?pid={busy.pid}")["total"] == server.get("/dump")["total"]
     boxes = server.text("/dump?format=text&kind=cb&chip=assumed:0")
     assert "REMAINING ALLOCATED BUFFERS" in boxes
@@ -163,28 +165,67 @@ def test_the_row_of_a_breakdown_leads_to_its_allocations() -> None:
             for row in pool["rows"]:
                 found = asked.get("/allocations", **{"kind": ",".join(row["kinds"]), by: row[by] or ""})
                 assert found["matched"] == row["count"], (by, row)
-                assert found["pools"] == {pool["pool"]: row["bytes"]}, (by, row)
+                sums = {name: row[name] for name in ("bytes", "per_chip", "chips")}
+                assert found["pools"] == {pool["pool"]: sums}, (by, row)
+
+
+def test_an_allocation_on_a_mesh_is_one_row_and_can_be_asked_for_on_one_chip() -> None:
+    """Rows, counts and pages are allocations, whatever the number of chips; sums are labelled."""
+    asked = Asked()
+    source = asked.ledger.source(0.0, ProcessInfo(7, 1, user_id=0), "agent", Confidence.EXACT)
+    mesh = tuple(range(32))
+    for number in range(1, 41):
+        extra = Extra(tag=f"op {number % 2}")
+        asked.ledger.apply(0.0, source, Allocated(mesh, Kind.DRAM, number << 12, 100 * number, extra=extra))
+    asked.ledger.apply(0.0, source, Allocated(5, Kind.DRAM, 99 << 12, 7, extra=Extra(tag="alone")))
+    chips = [f"assumed:{number}" for number in mesh]
+    everything = asked.get("/allocations", limit="10000")
+    assert (everything["matched"], len(everything["allocations"])) == (41, 41)
+    each = sum(100 * number for number in range(1, 41))
+    assert everything["pools"] == {"dram": {"bytes": 32 * each + 7, "per_chip": each + 7, "chips": 32}}
+    first, last = everything["allocations"][0], everything["allocations"][-1]
+    assert (first["size"], first["chips"], first["other_chips"], first["devices"]) == (4000, chips, [], [*mesh])
+    assert (last["size"], last["chips"]) == (7, ["assumed:5"])
+    pages = [asked.get("/allocations", limit="10", offset=str(at))["allocations"] for at in range(0, 50, 10)]
+    assert [row for page in pages for row in page] == everything["allocations"]
+
+    one = asked.get("/allocations", chip="assumed:5", limit="10000")
+    assert (one["matched"], one["pools"]) == (41, {"dram": {"bytes": each + 7, "per_chip": each + 7, "chips": 1}})
+    others = [chip for chip in chips if chip != "assumed:5"]
+    assert {tuple(row["chips"]) for row in one["allocations"]} == {("assumed:5",)}
+    assert [row["other_chips"] for row in one["allocations"]] == [*[others] * 40, []]
+    assert asked.get("/allocations", device="3", limit="1")["allocations"][0]["devices"] == [3]
+    two = asked.get("/allocations", chip="assumed:1,assumed:5")
+    assert (two["matched"], two["pools"]["dram"]["bytes"]) == (41, 2 * each + 7)
+
+    (pool,) = asked.get("/breakdown", by="op", chip="assumed:5")["pools"]
+    assert (pool["count"], pool["bytes"], pool["chips"], pool["other_chips"]) == (41, each + 7, 1, 31)
+    (pool,) = asked.get("/breakdown", by="op")["pools"]
+    assert (pool["count"], pool["bytes"], pool["per_chip"], pool["chips"]) == (41, 32 * each + 7, each + 7, 32)
+    for row in pool["rows"]:
+        assert asked.get("/allocations", op=row["op"])["matched"] == row["count"]
+    assert [len(row["chips"]) for row in asked.get("/peaks")["peaks"] if row.get("kind") == "dram"] == [31, 1]
 
 
 def test_peaks_name_what_was_live(server: Server, busy: LegacyClient, legacy: Legacy) -> None:
-    peaks = {(p["chip"], p.get("pool")): p for p in server.get("/peaks")["peaks"]}
+    peaks = {(*p["chips"], p.get("pool")): p for p in server.get("/peaks")["peaks"]}
     dram = peaks["assumed:1", "dram"]
-    assert dram["bytes"] == 5 * MIB  # trace lies in DRAM
+    assert dram["per_chip"] == 5 * MIB  # trace lies in DRAM
     assert [(t["kind"], t["size"]) for t in dram["largest"]] == [("trace", 3 * MIB), ("dram", 2 * MIB)]
-    own = {(p["chip"], p.get("pool") or p["device"]): p for p in server.get(f"/peaks?pid={busy.pid}")["peaks"]}
-    assert own["assumed:1", "dram"]["bytes"] == 5 * MIB
+    own = {(*p["chips"], p.get("pool") or p["devices"][0]): p for p in server.get(f"/peaks?pid={busy.pid}")["peaks"]}
+    assert own["assumed:1", "dram"]["per_chip"] == 5 * MIB
     other = legacy(server)
     other.say(f"alloc 1 {9 * MIB} 0 0x100000")
     other.query(1)
     other.kill()
     wait_until(lambda: not_none(server.process_of(other.pid))["state"] == "exited", "the death")
     dead = [p for p in server.get(f"/peaks?pid={other.pid}")["peaks"] if p.get("pool") == "dram"]
-    assert [(p["bytes"], [t["size"] for t in p["largest"]]) for p in dead] == [(9 * MIB, [9 * MIB])]
-    chip = next(p for p in server.get("/peaks")["peaks"] if (p["chip"], p.get("pool")) == ("assumed:1", "dram"))
+    assert [(p["per_chip"], [t["size"] for t in p["largest"]]) for p in dead] == [(9 * MIB, [9 * MIB])]
+    chip = next(p for p in server.get("/peaks")["peaks"] if (p["chips"], p.get("pool")) == (["assumed:1"], "dram"))
     assert [t["size"] for t in chip["largest"]] == [9 * MIB, 2 * MIB]  # at that moment; one of them is dead by now
     server.get("/peaks/reset", "POST")
-    recent = {(p["chip"], p.get("pool")): p for p in server.get("/peaks?since=reset")["peaks"]}
-    assert recent["assumed:1", "dram"]["bytes"] == 2 * MIB
+    recent = {(*p["chips"], p.get("pool")): p for p in server.get("/peaks?since=reset")["peaks"]}
+    assert recent["assumed:1", "dram"]["per_chip"] == 2 * MIB
 
 
 def test_history_keeps_the_highest_of_each_second(server: Server, busy: LegacyClient) -> None:
@@ -216,7 +257,7 @@ def test_events_are_streamed_and_slow_readers_lose(server: Server, legacy: Legac
         assert [(e["event"], e["kind"], e["size"], e["pid"]) for e in seen] == [
             ("Allocated", "l1", 4096, client.pid), ("Freed", "l1", 4096, client.pid),
         ]  # fmt: skip
-        client.say("burst 60000 0 4096 0 0x100000 64")  # nobody reads the stream now
+        client.say("burst 60000 0 4096 0 0x100000 64")  # the stream has no reader now
         client.query(0)
         lost = 0
         while not lost:
@@ -337,7 +378,7 @@ def test_a_user_resets_peaks_only_if_there_are_no_others(serve: Callable[..., Se
 
 
 class Asked:
-    """A server's routes over an account of the test's, and how often others had their turn while it answered."""
+    """A server's routes over an account of the test, and the number of pauses while it answered."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -403,9 +444,12 @@ def test_many_allocations_are_put_in_order_without_holding_the_loop(monkeypatch:
     sizes = [number * 7919 % 5003 + 1 for number in range(8000)]
     for number, size in enumerate(sizes):
         asked.ledger.apply(0.0, source, Allocated(0, Kind.DRAM, (number + 1) << 12, size))
-    monkeypatch.setattr(slices, "_TURN_SECONDS", 0.0)  # a pause after each step that others could be let in between
+    monkeypatch.setattr(slices, "_TURN_SECONDS", 0.0)  # a pause after each step in which other work can run
     found = asked.get("/allocations", limit="5000", offset="2000")
-    assert (found["matched"], found["pools"]) == (8000, {"dram": sum(sizes)})
+    assert (found["matched"], found["pools"]) == (
+        8000,
+        {"dram": {"bytes": sum(sizes), "per_chip": sum(sizes), "chips": 1}},
+    )
     assert [allocation["size"] for allocation in found["allocations"]] == sorted(sizes, reverse=True)[2000:7000]
     assert asked.turns >= 7000 + 5000, "each was put in order and described on its own"
     assert [t["size"] for t in asked.get("/allocations", sort="oldest", limit="10000")["allocations"]] == sizes

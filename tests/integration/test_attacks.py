@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -39,14 +40,14 @@ _OVERCOMMIT = Path("/proc/sys/vm/nr_overcommit_hugepages")
 
 
 class Pulse:
-    """Asks /health again and again beside a test; how long the slowest answer took."""
+    """Requests /health repeatedly during a test, and measures the slowest answer."""
 
     def __init__(self, server: Server) -> None:
         self._api = server.api
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask)
         self.slowest, self.count, self.wrong = 0.0, 0, ""
-        self.events = 0  # that the account had at the last answer
+        self.events = 0  # the number in the account at the last answer
 
     def __enter__(self) -> Pulse:
         self._thread.start()
@@ -127,7 +128,7 @@ def test_the_history_goes_on_beside_a_ring_that_is_written_for_ever(serve: Serve
 
 @contextlib.contextmanager
 def huge_pages() -> Iterator[None]:
-    """Some may be had while a test runs. What the machine allows is put back."""
+    """Some may be allocated during a test. The setting of the machine is restored."""
     before = _OVERCOMMIT.read_text()
     _OVERCOMMIT.write_text("8")
     try:
@@ -162,7 +163,7 @@ def test_huge_pages_with_a_hole(serve: Serve, name: str) -> None:
 
 
 def test_the_reader_maps_no_memory_of_another_process(serve: Serve) -> None:
-    """What is mapped can be taken away under the reader, huge pages or not; so nothing is mapped."""
+    """Mappings can be removed while they are read, with or without huge pages. Therefore nothing is mapped."""
     server = serve("--quiet")
     memory = RingMemory()
     memory.plain()
@@ -201,13 +202,14 @@ _DISKS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Path]]] = {
 
 @pytest.mark.parametrize("disk", ["limit", *(["tmpfs"] if os.getuid() == 0 else [])])
 def test_a_full_disk_under_the_recording(serve: Serve, folder: Path, disk: str) -> None:
-    """With slow traffic the disk is found full by the flush once a second, not by a write."""
+    """With little traffic, the flush once a second detects the full disk, not a write."""
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8192, 8192)) if disk == "limit" else None
     with _DISKS[disk](folder) as path:
-        server = serve("--record", str(path), "--quiet", preexec_fn=limit)
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # the limit would cut the files of modules, too
+        server = serve("--record", str(path), "--quiet", preexec_fn=limit, env=environment)
         with Witness(server) as witness, server.connect() as sock:
-            for number in range(20):
-                witness.tell(Mark(f"{number} " + "x" * 1000))
+            for _ in range(40):
+                witness.tell(Mark(secrets.token_hex(500)))  # it cannot be compressed away
             wait_until(lambda: "recording stopped" in server.err.read_text(), "the message", patience=30)
             witness.history_goes_on()
             memory = RingMemory()
@@ -235,7 +237,7 @@ def _state(server: Server, pid: int) -> str | None:
 @pytest.mark.alone
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_full_ring_of_a_dead_process_on_a_large_mesh(serve: Serve, folder: Path, recorded: bool) -> None:
-    """As many records as a ring holds must be read to their end, while others want answers."""
+    """All records in a ring must be read to the end, while others request answers."""
     slots = 1 << 16
     server = serve("--quiet", *(["--record", str(folder / "events")] if recorded else []))
     with Witness(server) as witness:
@@ -250,7 +252,7 @@ def test_a_full_ring_of_a_dead_process_on_a_large_mesh(serve: Serve, folder: Pat
                 child.kill()
                 child.wait()
         with Pulse(server) as pulse:
-            # A record is one event, on however many chips. All may be read before the first answer.
+            # A record is one event, on any number of chips. All may be read before the first answer.
             wait_until(lambda: pulse.events >= before + slots - 8 and pulse.count > 1, "the last of its records")
         pulse.check()
         wait_until(lambda: _state(server, child.pid) == "exited", "its end")
@@ -322,7 +324,7 @@ def test_descriptors_run_out(serve: Serve) -> None:
 
 
 def test_requests_that_never_end(serve: Serve) -> None:
-    """A hundred askers who have sent half a request each, and one who means it."""
+    """A hundred clients that have sent half a request each, and one with a whole request."""
     server = serve("--quiet")
     with Witness(server) as witness:
         api = Server.__new__(Server)
@@ -339,7 +341,7 @@ _TARGETS = (
     b"/allocations?" + b"a=b&" * 3000, b"/allocations?limit=" + b"9" * 5000, b"/processes/" + b"9" * 5000,
     b"/../../etc/passwd", b"/cores?chip=77&core=" + b"1" * 4000, b"?", b"#", b"/snapshot#a",
     b"/allocations?text=%ff%fe", b"/history?since=1e999",
-    b"/history?since=-1e308&until=1e308", b"/leaks?older=1e308", b"/leaks?older=-1",
+    b"/history?since=-1e308&until=1e308", b"/leaks?since=1e308", b"/leaks?since=-1",
     b"/allocations?chip=" + b"," * 9000,
 )  # fmt: skip
 
@@ -377,7 +379,7 @@ def test_targets_that_make_no_sense(server: Server, target: bytes) -> None:
     ],
 )
 def test_requests_that_are_no_http(server: Server, head: bytes) -> None:
-    """400, as docs/api.md has it, or 431 for a head that is too long."""
+    """400, as documented in docs/api.md, or 431 for a head that is too long."""
     with Witness(server) as witness:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(LATENCY_SECONDS)
@@ -406,7 +408,7 @@ _AS_ANOTHER = (
 
 @contextlib.contextmanager
 def _member(server: Server) -> Iterator[Callable[[str, str], tuple[int, str]]]:
-    """Somebody else who may connect: asks the API as another user of the server's group."""
+    """Another user of the server's group, who may connect, requests data from the API."""
     with subprocess.Popen(
         [sys.executable, "-c", _AS_ANOTHER, str(os.getgid()), server.api],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1,
@@ -445,7 +447,7 @@ def test_a_group_member_does_not_reset_the_peaks_of_others(shared: Server) -> No
 
 @ROOT_ONLY
 def test_a_group_member_does_not_read_the_words_of_others(shared: Server) -> None:
-    """Command line, tags, stacks, names of phases, marks, and what an agent says of its trouble."""
+    """Command line, tags, stacks, names of phases, marks, and an agent's text about its problems."""
     secret = "s3cr3t"
     memory = RingMemory()
     memory.plain(chips=(6,))
@@ -474,7 +476,7 @@ def test_a_group_member_does_not_read_the_words_of_others(shared: Server) -> Non
         targets += [f"/allocations?text={secret}", "/headroom", "/cores?chip=78&core=0,0", "/dump", "/dump?format=text"]
         targets += [
             "/dump?what=kernels",
-            "/leaks?older=0",
+            "/leaks",
             "/metrics",
             "/metrics?pids=1",
             "/history",

@@ -55,7 +55,7 @@ def test_a_lone_query_in_pieces_is_answered_when_the_asker_is_done(server: Serve
     with server.connect() as sock, server.connect() as other:
         question = request(Type.QUERY, 0, record_size=record_size)
         sock.send(question[:1])
-        _ask(other)  # the first byte has been read by itself: what follows cannot pass for a record that came whole
+        _ask(other)  # the first byte was read alone, so the rest cannot be mistaken for a complete record
         for byte in question[1:]:
             sock.send(bytes([byte]))
         sock.shutdown(socket.SHUT_WR)
@@ -120,8 +120,8 @@ def sockets_over(ledger: Ledger) -> EventSockets:
 
 
 def test_a_turn_ends_between_two_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One read holds thousands of records, and others want the server, too; nothing is lost or changes its order."""
-    monkeypatch.setattr(event_sockets, "TURN_SECONDS", 0.0)  # time for one record, which is the least
+    """One read has thousands of records, while other clients wait. Nothing is lost or changes its order."""
+    monkeypatch.setattr(event_sockets, "TURN_SECONDS", 0.0)  # time for one record, which is the minimum
     ledger, path = Ledger(), str(folder / "events.sock")
     sockets = sockets_over(ledger)
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
@@ -151,7 +151,7 @@ def test_a_turn_ends_between_two_records(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_the_dead_are_heard_to_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what was read and waited for its turn."""
+    """Also data that was read and is not applied yet."""
     monkeypatch.setattr(event_sockets, "TURN_SECONDS", 0.0)
     ledger, path = Ledger(), str(folder / "events.sock")
     sockets = sockets_over(ledger)

@@ -167,7 +167,7 @@ def test_bad_values_never_raise(client: AllocationClient) -> None:
 
 
 class Odd:
-    """Something that cannot even be asked what it is."""
+    """An object whose type cannot be queried."""
 
     def __bool__(self) -> bool:
         raise ZeroDivisionError
@@ -218,7 +218,7 @@ def test_one_bad_value_is_rejected_and_harms_nothing_else(
 
 
 class Number:
-    """A whole number of a kind of its own, as numpy has them."""
+    """An integer type of its own, as in numpy."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -301,7 +301,7 @@ def test_a_late_server_gets_the_whole_truth(serve: Serve, folder: Path) -> None:
     assert _mine(server) == {"dram": 5000}
     assert (
         not_none(server.process_of(os.getpid()))["anomalies"]["dropped"] == 1500
-    )  # what the server did not see happen
+    )  # events that the server did not receive
     client.close()
 
 
@@ -316,7 +316,7 @@ def test_server_killed_with_100k_live_allocations_and_four_busy_threads(serve: S
     running.set()
 
     def work(thread: int) -> None:
-        """Allocates two and frees one, again and again; what stays is known from the number of turns."""
+        """Allocates two and frees one, repeatedly. The number of rounds determines what remains."""
         base = (thread + 1) << 40
         while running.is_set():
             turn = turns[thread]
@@ -377,7 +377,7 @@ def test_a_stopped_server_does_not_slow_the_workload(serve: Serve, capsys: pytes
     work(20_000)
     assert client.flush(30)
     with server.stopped():
-        assert work(150_000) < PATIENCE  # far more than the socket and our backlog hold; a blocking client would hang
+        assert work(150_000) < PATIENCE  # far more than the socket and the backlog hold; a blocking client would hang
         assert client.flush(0.05) is False
         wait_until(lambda: stat(client, "unsent") > 0, "falling behind")
     client.report_allocation(device_id=0, size=9, buffer_type="dram", buffer_id=9)
@@ -452,7 +452,7 @@ if len(sys.argv) > 2:
 """
 
 
-# What is due at the exit may take a busy machine longer than a workload would wait for it.
+# The work at exit may take longer on a busy machine than a workload would wait for it.
 _PATIENT_EXIT = """
 import atexit
 at_exit = atexit.register

@@ -54,7 +54,7 @@ def test_device_info_of_chips_known_only_from_events(server: Server, legacy: Leg
     assert (count["num_devices"], count["is_available"], count["bytes"]) == (4, 1, size)
     info = client.info(3)
     assert info["is_available"] == 1
-    assert info["total_dram_size"] == info["total_l1_size"] == 0  # not known, and nothing made up
+    assert info["total_dram_size"] == info["total_l1_size"] == 0  # unknown, and not invented
     if size >= 128:
         assert (info["cb"], info["kernel"]) == (512, 256)
     assert client.info(200)["is_available"] == 0

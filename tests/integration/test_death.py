@@ -27,7 +27,7 @@ def holds_much(client: LegacyClient) -> None:
 
 
 def assert_nothing_left(server: Server, legacy: Legacy) -> None:
-    """The assumed chip is not listed once the last process that used it is dead; the next one finds it empty."""
+    """The assumed chip is not listed after the last process that used it is dead. The next process finds it empty."""
     assert "assumed:0" not in {chip["chip"] for chip in server.snapshot()["chips"]}
     assert server.get("/allocations")["allocations"] == []
     later = legacy(server)
@@ -42,7 +42,7 @@ def test_kill_9_with_unread_records(server: Server, legacy: Legacy) -> None:
         holds_much(client)
     with server.stopped():
         victim.say("burst 900 0 4096 1 0x100000 4096", "cb_alloc 1 64 7", "kernel_load 1 64 2 7", "free 0 0x100000")
-        victim.sync()  # in the socket's buffer, where the stopped server has not read it
+        victim.sync()  # in the socket's buffer, which the stopped server has not read
         victim.kill()
     gone = wait_until(lambda: (p := server.process_of(victim.pid)) and p["state"] == "exited" and p, "the death")
     left = {(chip["metal_id"], kind): size for chip in gone["chips"] for kind, size in chip["kinds"].items() if size}
@@ -68,7 +68,7 @@ def test_kill_9_with_unread_records(server: Server, legacy: Legacy) -> None:
 
 @pytest.mark.alone
 def test_a_death_takes_effect_at_once(server: Server, legacy: Legacy, capsys: pytest.CaptureFixture[str]) -> None:
-    """Within 100 ms once the server can look; the best of a few, because the machine has other things to do."""
+    """Within 100 ms after the server can read. The best of several attempts counts, because the machine is shared."""
     best = PATIENCE
     for _ in range(20):
         victim = legacy(server)
@@ -142,7 +142,7 @@ def test_another_users_live_process_is_not_taken_for_dead(
     serve: Callable[..., Server], legacy: Legacy, folder: object
 ) -> None:
     os.chown(str(folder), 65534, 65534)
-    # The interpreter may lie where nobody else can read: everything is imported before the user changes.
+    # The interpreter may be in a folder that other users cannot read: everything is imported before the user changes.
     drop = "import os, encodings.ascii, encodings.idna, ttmem.cli.serve;"
     drop += "os.setgroups([]); os.setgid(65534); os.setuid(65534);"
     server = serve("--quiet", python=["-c", f"{drop} from ttmem.cli import main; raise SystemExit(main())"])
@@ -157,7 +157,7 @@ def test_another_users_live_process_is_not_taken_for_dead(
     assert not_none(child.stdout).readline() == "sent\n"
     process = wait_until(lambda: server.process_of(child.pid), "the report")
     assert process["user_id"] == 12345
-    for _ in range(20):  # several rounds of the reaper and of dumps, which look for the dead first
+    for _ in range(20):  # several rounds of the reaper and of dumps, which search for dead processes first
         server.get("/dump")
     assert not_none(server.process_of(child.pid))["state"] == "tracked"
     assert server.chip()["dram"]["used"] == 4096
@@ -169,7 +169,7 @@ def test_another_users_live_process_is_not_taken_for_dead(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a pid namespace")
 def test_a_client_whose_pid_cannot_be_seen_is_its_connection(folder: Path, legacy: Legacy) -> None:
-    """The server in a pid namespace of its own: the kernel stamps outsiders with pid 0."""
+    """The server in its own pid namespace: the kernel stamps processes outside with pid 0."""
     server = Server(folder, "--quiet", wait=False)
     server.stop(signal.SIGKILL)
     inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *server.command]

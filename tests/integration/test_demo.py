@@ -64,7 +64,7 @@ def test_the_snapshot_is_of_the_fullest_moment() -> None:
     memories = [chip["memory"] for chip in found["chips"]]
     assert all(memory["dram"]["used"] == memory["dram"]["peak"] > 8 << 30 for memory in memories)
     for memory in memories:
-        del memory["l1"]["physical"]  # found beside the rest, and not waited for on a slow machine
+        del memory["l1"]["physical"]  # detected as well, but not waited for on a slow machine
     assert memories[0] == memories[1] == memories[2] == memories[3]
     assert memories[0]["dram"]["trace"]["used"] > 0
     assert memories[0]["l1"]["cb"]["held"] > memories[0]["l1"]["cb"]["resident"] > 0
@@ -95,7 +95,7 @@ def test_on_a_server_that_is_there(server: Server) -> None:
         assert done.returncode == 0, done.stderr
     found = server.snapshot()
     assert [process["state"] for process in found["processes"]] == ["exited", "exited"]
-    # There the driver's numbers are those of real chips, so a simulated one must not have any.
+    # There, the driver's numbers belong to real chips, so a simulated chip must not have one.
     assert {(chip["chip"], chip["kmd"]) for chip in found["chips"]} == {("sim-n150-0", None)}
 
 
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said(arguments: tuple[str, ...], code: int, said: str)
 
 @pytest.fixture
 def terminal(folder: Path) -> Iterator[Callable[..., Terminal]]:
-    """Starts the demo on a terminal, in a home whose owner has chosen something for `ttmem top`."""
+    """Starts the demo on a terminal, with a home folder that has settings for `ttmem top`."""
     chosen = folder / "config/ttmem/top.json"
     chosen.parent.mkdir(parents=True)
     chosen.write_text('{"view": 5}')
@@ -163,7 +163,7 @@ def children(screen: Terminal) -> list[int]:
 
 @contextmanager
 def orphans() -> Iterator[None]:
-    """Whoever loses its parent meanwhile becomes our child, so that we learn how it ends."""
+    """A process that loses its parent becomes our child, so that its end is known."""
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -186,7 +186,7 @@ def degrees(text: str) -> list[int]:
 
 
 def test_the_dashboard_until_q(terminal: Callable[..., Terminal], folder: Path) -> None:
-    """Simulated chips with simulated telemetry; a worker that is killed does not disturb the others; nothing stays."""
+    """Simulated chips and telemetry. Killing a worker does not disturb the others; nothing is left behind."""
     screen = terminal()
     assert len(set(degrees(screen.wait_for(lambda text: len(degrees(text)) == 4, "four chips")))) > 1
     screen.press("3")
@@ -207,7 +207,7 @@ def test_the_dashboard_until_q(terminal: Callable[..., Terminal], folder: Path) 
 
 
 def test_chips_in_use_draw_more_power(terminal: Callable[..., Terminal]) -> None:
-    """conv works on one of the four."""
+    """conv uses one of the four."""
     screen = terminal("conv")
 
     def watts(text: str) -> list[int]:
@@ -267,7 +267,7 @@ def test_on_a_terminal_without_the_dashboard(
 
 
 def test_a_killed_demo_leaves_nobody_behind(terminal: Callable[..., Terminal]) -> None:
-    """Also where the terminal is not its own, so that the kernel does not hang up on all of them."""
+    """Also if the terminal is not its controlling one, so that the kernel sends no SIGHUP to all of them."""
     screen = terminal(owned=False)
     screen.wait_for("sim-n150-3")
     server, *workers = children(screen)
@@ -276,7 +276,7 @@ def test_a_killed_demo_leaves_nobody_behind(terminal: Callable[..., Terminal]) -
         screen.process.kill()
         screen.process.wait()
         killed = time.monotonic()
-        # Told to end, or by themselves if they found their input closed before that.
+        # Ended by a signal, or by themselves if their input was closed before that.
         assert {signal_of_death(pid) for pid in (server, *workers)} <= {signal.SIGTERM, None}
         assert time.monotonic() - killed < 25, "they waited for a server that was gone"
 

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("patient_doctor")
 Serve = Callable[..., Server]
 Check = Callable[[DoctorContext], Iterator[Message]]
 MIB = 1 << 20
-BUFFER, PER_CORE = 0x1A0000, 0x5_0003_000A_0000  # as seed and protocol have them: an address, and core (5, 3)
+BUFFER, PER_CORE = 0x1A0000, 0x5_0003_000A_0000  # as a legacy client sends them: an address, and core (5, 3)
 
 
 def look(check: Check, root: Path | str = "/nowhere", env: dict[str, str] | None = None, **more: Any) -> list[Message]:
@@ -74,7 +74,7 @@ def doctor(*arguments: str, env: dict[str, str] | None = None, **popen: Any) -> 
 
 @pytest.fixture
 def machine(folder: Path) -> machines.Machine:
-    """A machine in a folder, with the folders in which clients look for a server."""
+    """A machine in a folder, with the folders in which clients search for a server."""
     laid_out = machines.n150(folder / "m")
     for name in ("run/ttmem", f"tmp/ttmem-{os.getuid()}"):
         (laid_out.root / name).mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_a_server_that_is_ours(server_: Server) -> None:
 
 @pytest.fixture
 def server_(server: Server) -> Server:
-    """The server of conftest.py, under a name that leaves the module its own."""
+    """The server of conftest.py, renamed because the module name is in use."""
     return server
 
 
@@ -129,7 +129,7 @@ def test_a_server_of_another_version(folder: Path, server_: Server, monkeypatch:
 
 @pytest.fixture
 def impatient(patient_doctor: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For those who never answer."""
+    """For servers that never answer."""
     monkeypatch.setattr(endpoints, "_SECONDS", 0.5)
 
 
@@ -199,7 +199,7 @@ def test_another_program_on_the_path(machine: machines.Machine) -> None:
 
 
 def test_an_api_that_is_none(machine: machines.Machine) -> None:
-    """Somebody answers, in another language."""
+    """A program answers with a different protocol."""
     code = (
         "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\nprint(flush=True)\n"
         "while True:\n    c, _ = s.accept()\n    c.sendall(b'220 hello\\r\\n')\n    c.close()\n"
@@ -216,7 +216,7 @@ def test_an_api_that_is_none(machine: machines.Machine) -> None:
     assert "went away" in said.found or "not a ttmem server" in said.found
 
 
-# What a user needs is loaded before root becomes nobody, who may not look into root's folders.
+# Modules are imported before root becomes the user `nobody`, who may not read root's folders.
 NOBODY = (
     "import os, socket, sys; from ttmem.cli import doctor, main; s = socket.socket(socket.AF_UNIX);"
     "os.setgroups([]); os.setgid(65534); os.setuid(65534);"
@@ -226,7 +226,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as a
 
 @needs_root
 def test_a_socket_of_somebody_else(folder: Path) -> None:
-    """nobody listens where root's programs look, in a folder that anybody may write to."""
+    """The user `nobody` listens where root's programs connect, in a folder that is writable for all."""
     folder.chmod(0o755)
     place = folder / "tmp/ttmem-0"
     place.mkdir(parents=True)
@@ -393,7 +393,7 @@ def test_events_that_were_dropped(server_: Server) -> None:
 
 
 def test_an_account_that_is_not_complete(server_: Server, legacy: Callable[..., LegacyClient]) -> None:
-    """A real snapshot, in which an audit would have found this."""
+    """A real snapshot, as if an audit had found this."""
     client = legacy(server_)
     client.say(f"alloc 0 {MIB} 0 {BUFFER}")
     client.query(0)
@@ -425,7 +425,7 @@ def test_what_an_agent_cannot_see(server_: Server, name: str, level: str) -> Non
 def test_what_all_workers_of_a_job_cannot_see_is_one_finding(
     server_: Server, legacy: Callable[..., LegacyClient]
 ) -> None:
-    """A real snapshot, in which agents would have said so."""
+    """A real snapshot, as if agents had reported this."""
     for client in (legacy(server_), legacy(server_)):
         client.say(f"alloc 0 {MIB} 0 {BUFFER}")
         client.query(0)
@@ -438,7 +438,7 @@ def test_what_all_workers_of_a_job_cannot_see_is_one_finding(
     assert all(found.count("pid ") == 2 for found in said)
 
 
-# Running programs, and whether that server hears them
+# Running programs, and whether they report to that server
 
 
 @pytest.fixture
@@ -450,7 +450,7 @@ def reporter(server_: Server, legacy: Callable[..., LegacyClient]) -> LegacyClie
 
 
 def test_a_program_that_reports(machine: machines.Machine, server_: Server, reporter: LegacyClient) -> None:
-    """On a laid out machine it holds a chip, under the pid that a real server knows."""
+    """On a machine in a folder it holds a chip, with the pid that a real server knows."""
     machine.process(reporter.pid, holds=[0])
     assert only(look(workload.untracked, machine.root, at(server_))).found == "1 process reports"
     machine.process(reporter.pid + 1, holds=[0])
@@ -461,7 +461,7 @@ def test_a_program_that_reports(machine: machines.Machine, server_: Server, repo
 def test_what_a_program_was_started_with_does_not_matter_if_it_reports(
     machine: machines.Machine, server_: Server, reporter: LegacyClient
 ) -> None:
-    """Set by the program itself, in time: /proc does not show it, and the server hears it."""
+    """Set by the program itself, in time: /proc does not show it, and the server receives its reports."""
     machine.process(reporter.pid, holds=[0], environ={"TT_ALLOC_TRACKING_ENABLED": "no"})
     assert only(look(workload.tracking_variable, machine.root, at(server_))).level == "ok"
     assert only(look(workload.tracking_variable, machine.root)).level == "warning"
@@ -515,7 +515,7 @@ def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machin
     ],
 )  # fmt: skip
 def test_hook_by_hook(folder: Path, name: str, level: str, words: str) -> None:
-    """The stand-ins with which the agent itself is tested: what it complains of there is what is said here."""
+    """The replacements with which the agent itself is tested: the doctor reports the same problems as the agent."""
     site = folder / "site/ttnn"
     (site / "build/lib").mkdir(parents=True)
     (site / "__init__.py").touch()
@@ -543,7 +543,7 @@ sys.stdin.readline()
 
 
 def alone_on_the_machine(root: Path, pid: int) -> None:
-    """This machine, but of its processes there is one: others may be at work with ttnn."""
+    """This machine, with only one of its processes: others may be using ttnn."""
     (root / "proc").mkdir(parents=True)
     (root / "dev").mkdir()
     for name in ("proc/stat", "proc/uptime", f"proc/{pid}", "dev/shm"):
@@ -551,7 +551,7 @@ def alone_on_the_machine(root: Path, pid: int) -> None:
 
 
 def test_a_stock_program_that_believes_it_reports(folder: Path) -> None:
-    """ttnn on a mock device, started with the variable that only a patched one knows; then killed."""
+    """ttnn on a mock device, started with the variable of a patched ttnn, then killed."""
     root = folder / "machine"
     wheel = stock("3.12")
     seed = secrets.randbits(63)
@@ -623,7 +623,7 @@ def test_wrong_usage(arguments: list[str], code: int) -> None:
 
 @pytest.mark.alone
 def test_it_is_quick(machine: machines.Machine) -> None:
-    """It may take two seconds; the best of a few counts, because the machine has other things to do."""
+    """It may take two seconds. The best of several attempts counts, because the machine is shared."""
 
     def seconds() -> float:
         started = time.monotonic()

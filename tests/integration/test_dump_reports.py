@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS, wheel
+from tests.mock.wheel import in_turn, wheel
 from tests.runs import Ran, ttmem
 from tests.support import PATIENCE, ROOT, Server, wait_until
 from ttmem import AllocationClient
@@ -40,7 +40,7 @@ def data(ran: Ran) -> dict[str, Any]:
 
 
 def check(memory: dict[str, Any], view: dict[str, Any]) -> None:
-    """A kind in a report beside ttnn.get_memory_view at the same moment."""
+    """A kind in a report, compared with ttnn.get_memory_view at the same moment."""
     assert memory["banks"] == (view["banks"] or None)
     assert memory["per_bank"] == {name: view[name] for name in AMOUNTS}
     if view["banks"]:
@@ -49,8 +49,7 @@ def check(memory: dict[str, Any], view: dict[str, Any]) -> None:
     assert sorted(blocks) == sorted(view["blocks"])
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("board", ["n150", "n300"])
+@pytest.mark.parametrize(("board", "python"), in_turn(("n150", "n300")))
 def test_what_ttnn_writes_is_what_its_memory_view_says(board: str, python: str, folder: Path, nobody: str) -> None:
     reports = folder / "logs" / "generated" / "reports"
     seen: dict[str, dict[str, Any]] = {}
@@ -61,7 +60,7 @@ def test_what_ttnn_writes_is_what_its_memory_view_says(board: str, python: str, 
             (state,) = found[record["prefix"]]["states"]
             for kind, view in record["views"].items():
                 check(state["memory"][kind], view)
-    # Some reports of programs are only written when ttnn ends; those of the moments are still what they were.
+    # Some reports of programs are only written when ttnn ends; those of the moments stay the same.
     ran = dump(reports, nobody, "--json")
     assert (ran.code, ran.err) == (0, "")
     found = {report["prefix"]: report for report in data(ran)["reports"]}
@@ -73,7 +72,7 @@ def test_what_ttnn_writes_is_what_its_memory_view_says(board: str, python: str, 
     programs = found["program_"]["states"]
     assert len(programs) >= 2
     assert all(isinstance(state["program"], int) for state in programs)
-    # The first program was compiled with its result allocated, and nothing else changed since the holes.
+    # The first program was compiled after its result was allocated, and nothing has changed since the holes.
     before, after = (seen[prefix]["l1"]["allocated"] for prefix in ("holes_", ""))
     assert before < programs[0]["memory"]["l1"]["per_bank"]["allocated"] <= after
     fragmented = found["holes_"]["states"][0]["memory"]["l1"]

@@ -41,7 +41,7 @@ def test_a_pod(folder: Path) -> None:
 
 
 def test_a_pod_with_an_awkward_path(folder: Path) -> None:
-    """Kubernetes replaces $(NAME) in a value unless the dollar is doubled; everything else is YAML's to keep."""
+    """Kubernetes replaces $(NAME) in a value unless the dollar is doubled; YAML keeps everything else."""
     awkward = str(folder / "a: 'b' \"c\" #d \\ é $(HOME) {x}.sock")
     container = _pod("--socket", awkward)["containers"][0]  # type: ignore[index]
     values = {entry["name"]: entry["value"] for entry in container["env"]}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.mock.wheel import ROOT
+from tests.mock.wheel import ROOT, wheel
 from tests.runs import Bench
 from tests.support import PATIENCE, Server, wait_until
 from ttmem.agent import require
@@ -35,7 +35,7 @@ def command(bench: Bench, name: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def started(words: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A program that is spoken to; it is killed if the test fails."""
+    """A program with input from the test; it is killed if the test fails."""
     process = subprocess.Popen(words, env=environment, stdin=-1, stdout=-1, text=True)
     try:
         yield process
@@ -47,7 +47,7 @@ def started(words: list[str], environment: dict[str, str]) -> Iterator[subproces
 def test_all_are_listed_and_tested() -> None:
     programs = {path.name for path in EXAMPLES.glob("*.py")}
     page, tests = (EXAMPLES / "README.md").read_text(), Path(__file__).read_text()
-    assert len(programs) == 5
+    assert len(programs) == 7
     assert all(f"[{name}]({name})" in page and f'"{name}"' in tests for name in programs)
 
 
@@ -98,7 +98,7 @@ def test_a_tracker_of_ones_own(server: Server) -> None:
     assert server.snapshot()["chips"] == [], "a device number that no living process uses is no chip"
     assert server.process_of(process.pid)["chips"][0]["peak_dram"] == peak  # type: ignore[index]
     for path in ("/peaks", f"/peaks?pid={process.pid}"):
-        found = [row["bytes"] for row in server.get(path)["peaks"] if row.get("pool") == "dram"]
+        found = [row["per_chip"] for row in server.get(path)["peaks"] if row.get("pool") == "dram"]
         assert found == [peak], path
     shown = subprocess.run([sys.executable, "-m", "ttmem", "smi"], env=environment, capture_output=True, text=True)
     assert shown.returncode == 0
@@ -107,7 +107,7 @@ def test_a_tracker_of_ones_own(server: Server) -> None:
 
 
 def again(server: Server, environment: dict[str, str]) -> list[dict[str, Any]]:
-    """The chips while the example runs once more."""
+    """The chips while the example runs again."""
     with started([sys.executable, str(EXAMPLES / "own_tracker.py")], environment) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -142,8 +142,25 @@ def test_a_service(example: Bench, server: Server) -> None:
         process.stdin.flush()
         assert process.stdout.readline() == "first: [1, 1, 32, 1024] (keeps 0 B of DRAM)\n"
         wait_until(lambda: (server.process_of(process.pid) or {"chips": []})["chips"], "its account")
-        process.kill()  # what it held is known
+        process.kill()  # what it held is still listed
         wait_until(lambda: server.process_of(process.pid)["state"] == "exited", "its death")  # type: ignore[index]
     held = server.process_of(process.pid)
     assert held is not None
     assert held["chips"][0]["dram"] >= 2 << 20
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "printed"),
+    [("decoder.py", ["--layers", "1", "--batch", "2"], "tokens: "), ("convnet.py", [], "scores: [1, 1, 1, 1000]")],
+)
+def test_a_model_under_fit(name: str, arguments: list[str], printed: str, folder: Path) -> None:
+    """Once with one layer: prefill, trace, second queue and sampling run; and once all convolutions."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ttmem", "fit", "--board", "n150", "-v", "--", wheel("3.12").python,
+         str(EXAMPLES / name), *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert printed in done.stderr
+    assert done.stdout.endswith("ttmem fit: n150 fits\n")
+    assert list(folder.iterdir()) == []

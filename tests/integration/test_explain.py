@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Collector, watched
+from tests.agents import Collector, one_by_one, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT
 from tests.runs import Bench, ttmem
 from tests.schema_conformance import problems
 from tests.support import PATIENCE
+from ttmem.account.allocations import Allocation
+from ttmem.account.entities import Source
 from ttmem.analyze import verdict_types as v
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_messages import parse
@@ -42,34 +44,35 @@ from ttmem.analyze.process_layout import Block
 from ttmem.analyze.verdict_types import Advice, Verdict
 from ttmem.analyze.verdicts import verdict_on
 from ttmem.model import schema
-from ttmem.model.events import Failed, Freed, ProgramDestroyed
+from ttmem.model.events import Event, Failed
 from ttmem.model.kinds import Kind
-from ttmem.recording.event_file import EventFileWriter
+from ttmem.recording.event_recording import EventRecordingWriter
+from ttmem.wire.agent_ring import RingEvent
 
 UNIT = 32  # of a bank of Wormhole
 
 
 class Stage:
-    """A ttnn process that does as it is told, and the account of it, folded event by event."""
+    """A ttnn process that executes commands of the test, and its account, updated event by event."""
 
     def __init__(self, collector: Collector, program: Program, folder: Path) -> None:
         self._collector = collector
         self._program = program
         self._command = folder / "command.json"
         self._records = program.records()
-        self.journal: EventFileWriter | None = None
-        self.told = False  # did the agent itself say that ttnn threw, the last time
+        self.journal: EventRecordingWriter | None = None
+        self.told = False  # whether the agent itself reported the last exception of ttnn
         next(self._records)
 
     def do(self, act: str, **more: Any) -> Any:
-        """Something that must succeed."""
+        """A command that must succeed."""
         record = self._act(act, more)
         assert record["error"] is None, record["error"]
         self.fold()
         return record["result"]
 
     def refused(self, act: str, **more: Any) -> Verdict:
-        """Something that must not; the verdict on that."""
+        """A command that must fail. Returns the verdict."""
         record = self._act(act, more)
         assert record["error"] is not None, "it was not refused"
         verdict = self.fold(record["error"])
@@ -87,31 +90,37 @@ class Stage:
         return next(self._records)
 
     def fold(self, error: str | None = None) -> Verdict | None:
-        """Take in what the agent wrote; the verdict where it says that ttnn threw.
+        """Apply the agent's records. Returns the verdict at the record of an exception of ttnn.
 
-        Not every throw passes a hook of the agent: without its word, it was before anything was given back.
+        Not every exception passes a hook of the agent. Without a record, it was thrown before anything was freed.
         """
         self._collector._accept()
         agent = self._collector.agents[self._program.pid]
-        process, ledger = agent.source.process, self._collector.ledger
-        verdict = fallback = None
+        process = agent.source.process
+        verdict: Verdict | None = None
+        fallback: Verdict | None = None
         self.told = False
-        for time, event in agent.fold.events(1 << 16):
+
+        def observed(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
+            nonlocal verdict
             if isinstance(event, Failed):
                 verdict = verdict_at(event, process)
                 self.told = True
-            elif error is not None and fallback is None and isinstance(event, (Freed, ProgramDestroyed)):
-                fallback = verdict_at(Failed(0, error), process)
             if self.journal is not None:
-                self.journal.write(time, agent.source, event)
-            ledger.apply(time, agent.source, event)
-        assert not agent.fold.behind
+                self.journal.write(time, source, event)
+
+        agent.fold._sink.add_observer(observed)
+        for record in one_by_one(agent.fold):
+            if error is not None and fallback is None and record.event in (RingEvent.FREED, RingEvent.DESTROYED):
+                fallback = verdict_at(Failed(0, error), process)
+        agent.fold._sink.remove_observer(observed)
+        assert not agent.fold.unread
         if verdict is None and error is not None:
             verdict = fallback or verdict_at(Failed(0, error), process)
         return verdict
 
     def live(self, kind: str) -> list[int]:
-        """The addresses of all buffers of a kind, by the account."""
+        """The addresses of all buffers of a kind, from the account."""
         holdings = self._collector.agents[self._program.pid].source.holdings.values()
         return [
             allocation.address
@@ -187,7 +196,7 @@ def test_interleaved_l1(folder: Path, python: str) -> None:
         the_largest_fits_and_no_more(stage, verdict, kind="L1")
         assert not has(verdict, v.MORE_CORES)  # it is on all of them
         found = advice(verdict, v.FREE)
-        assert [block.per_bank for block in found.blocks] == [600_000]  # the others leave too little, each by itself
+        assert [block.per_bank for block in found.blocks] == [600_000]  # each of the others alone leaves too little
         free(stage, found)
         stage.do("new", **request)
 
@@ -254,7 +263,7 @@ def test_fragmentation(stage: Stage) -> None:
 
 
 def test_the_largest_buffer_instead_of_the_smallest(stage: Stage) -> None:
-    """Each of the two is enough by itself; so is the largest with its neighbours, if it is not."""
+    """Each of the two is enough alone; so is the largest with its neighbours, if it is not enough alone."""
     stage.do("open")
     small, large, _ = (stage.do("new", kind="L1", per_bank=size) for size in (400_000, 600_000, 300_000))
     request = {"kind": "L1", "per_bank": 395_000}
@@ -283,7 +292,7 @@ def test_the_largest_buffer_instead_of_the_smallest(stage: Stage) -> None:
 
 @pytest.mark.parametrize("cores", [2, 7, 26])
 def test_a_global_circular_buffer(stage: Stage, cores: int) -> None:
-    """It takes its full size on every core: what is advised is never more cores."""
+    """It takes its full size on every core, so the advice is never more cores."""
     stage.do("open")
     low = stage.do("new", kind="L1", per_bank=614_400)
     stage.do("new", kind="DRAM", per_bank=1 << 20)
@@ -313,7 +322,7 @@ def test_a_global_circular_buffer(stage: Stage, cores: int) -> None:
 
 @pytest.mark.parametrize(("board", "seed"), [("n150", 5), ("p150", 6)])
 def test_whatever_is_live(board: str, seed: int, folder: Path) -> None:
-    """Random buffers in both memories, and requests for more than there is in one piece."""
+    """Random buffers in both memories, and requests for more than the largest free piece."""
     chance = random.Random(seed)
     seen, seen_largest = set(), 0
     with staged(folder, board) as stage:
@@ -346,7 +355,7 @@ def test_whatever_is_live(board: str, seed: int, folder: Path) -> None:
 def test_dataflow_buffers_clash(stage: Stage) -> None:
     stage.do("open")
     high = stage.do("new", kind="L1", per_bank=800_000)
-    low = stage.do("new", kind="L1", per_bank=450_000, width=2, height=2)  # lock step: all cores feel it
+    low = stage.do("new", kind="L1", per_bank=450_000, width=2, height=2)  # lock step: it is on all cores
     verdict = stage.refused("run", name="softmax")
     assert isinstance(verdict.failure, Clash)
     assert (verdict.failure.kind, verdict.failure.floor) == (Kind.DFB, low)
@@ -358,7 +367,7 @@ def test_dataflow_buffers_clash(stage: Stage) -> None:
     found = advice(verdict, v.FREE)
     assert [block.address for block in found.blocks] == [low]
     assert found.gives == high - verdict.failure.end
-    assert not has(verdict, v.REMAKE)  # it would go where it was
+    assert not has(verdict, v.REMAKE)  # it would get the same address again
     free(stage, found)
     stage.do("run", name="softmax")
 
@@ -378,7 +387,7 @@ def test_circular_buffers_clash(stage: Stage) -> None:
     assert less == verdict.failure.end - low
     assert stage.fails("run", name="circular", sizes=[sizes[0], sizes[1] - less + 16])
     stage.do("run", name="circular", sizes=[sizes[0], sizes[1] - less])
-    # Above is a gap that it fits into: freed and made again it is out of the way.
+    # Above it is a gap of sufficient size: after free and allocation it is out of the way.
     again = advice(verdict, v.REMAKE)
     assert [block.address for block in again.blocks] == [low]
     free(stage, again)
@@ -392,13 +401,13 @@ def test_the_largest_buffer_makes_room_for_those_in_the_way(stage: Stage) -> Non
     large, *low = (stage.do("new", kind="L1", per_bank=size) for size in (700_000, 150_016, 200_000))
     sizes = [200_000, 173_600]
     verdict = stage.refused("run", name="circular", sizes=sizes)
-    assert not has(verdict, v.REMAKE)  # they would go where they were
+    assert not has(verdict, v.REMAKE)  # they would get the same addresses again
     found = advice(verdict, v.FREE_LARGEST)
     largest, *others = found.blocks
     assert (largest.address, [block.address for block in others]) == (large, low[1:])
     free(stage, found)
     assert [stage.do("new", kind="L1", per_bank=block.per_bank) for block in others] == list(found.addresses)
-    # What is lowest now is as far above the end as advised.
+    # The lowest buffer now is as far above the end as advised.
     assert isinstance(verdict.failure, Clash)
     assert found.gives is not None
     assert found.gives == low[0] - verdict.failure.end
@@ -433,9 +442,9 @@ def test_circular_buffers_beyond_l1(stage: Stage) -> None:
     stage.do("run", name="circular", sizes=[2048, 2_000_000 - less])
 
 
-# -- operations that reckon by themselves -----------------------------------------------------------------------------
+# -- operations with their own checks ---------------------------------------------------------------------------------
 
-ALIGNMENT = 128  # of the rows of a slice that does not begin where a row does
+ALIGNMENT = 128  # of the rows of a slice that begins within a row
 
 
 def test_a_slice_that_finds_too_little_room(stage: Stage) -> None:
@@ -458,7 +467,7 @@ def test_a_slice_that_finds_too_little_room(stage: Stage) -> None:
     assert [block.address for block in release.blocks] == [low]
     free(stage, release)
     stage.do("run", name="slice", width=width)
-    # What is left is as far above the end as was said.
+    # The lowest remaining buffer is as far above the end as reported.
     assert release.gives is not None
     more = width + release.gives // 4
     assert stage.fails("run", name="slice", width=more + ALIGNMENT)
@@ -513,7 +522,7 @@ def test_a_convolution_that_cannot_be_sliced_finely_enough(stage: Stage) -> None
 
 
 def test_l1_small(stage: Stage) -> None:
-    """Each time what is advised is enough for what failed, and one step less is not; then comes the next request."""
+    """Each time, the advice is enough for the failed request, and one step less is not. Then comes the next request."""
     small, rounds = 64, 0
     while True:
         stage.do("open", l1_small_size=small)
@@ -537,7 +546,7 @@ def test_l1_small(stage: Stage) -> None:
         stage.do("close")
         small, rounds = found.value, rounds + 1
     assert rounds > 1
-    # What it says without an account is no less than that.
+    # The value without an account is at least as large.
     bound = verdict_on(verdict.failure)
     assert advice(bound, v.SMALL_SIZE).basis == v.AT_MOST
     assert (advice(bound, v.SMALL_SIZE).value or 0) >= small
@@ -564,15 +573,16 @@ def test_the_kernel_ring(stage: Stage) -> None:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def test_a_log_and_an_event_file(folder: Path) -> None:
-    """ttnn's own log has the message, an event file also who was there."""
-    path = folder / "run.events"
-    with open(path, "wb") as file, staged(folder) as stage:
-        stage.journal = EventFileWriter(file)
+def test_a_log_and_a_recording(folder: Path) -> None:
+    """ttnn's own log has the message, a recording also who was there."""
+    path = folder / "run.ttmem"
+    with open(path, "wb", buffering=0) as file, staged(folder) as stage:
+        stage.journal = EventRecordingWriter(file)
         stage.do("open")
         stage.do("new", kind="L1", per_bank=900_000)
         stage.refused("new", kind="L1", per_bank=600_000)
         verdict = stage.refused("run", name="circular", sizes=[300_000, 300_000])
+        stage.journal.finish()
     log = ttmem("explain", str(folder / "ttnn_explain.err"))
     assert log.code == 0
     assert b"circular buffers reach" in log.out
@@ -595,9 +605,9 @@ def test_a_log_and_an_event_file(folder: Path) -> None:
         ("quiet.log", b"all is well\n\xff\x00" * 1000, 1, b"no failure in"),
         ("empty.log", b"", 1, b"it looks for: out of memory"),
         ("absent.log", None, 1, b"No such file"),
-        (".", None, 1, b"is a folder; name a log or an event file"),
-        ("newer.events", b"TTMEMEVT\x63\0\0\0\0\0\0\0", 1, b"event file of version 99"),
-        ("cut.events", b"TTMEMEVT\x01\0\0\0\0\0\0\0half", 1, b"ends inside an entry"),
+        (".", None, 1, b"is a folder; name a log or a recording"),
+        ("newer.ttmem", b"TTMEMREC\x63\0\0\0\0\0\0\0", 1, b"recording of version 99"),
+        ("cut.ttmem", b"TTMEMREC\x01\0\0\0\0\0\0\0half", 1, b"4 bytes at its end are no whole block"),
     ],
 )
 def test_nothing_to_explain(name: str, content: bytes | None, code: int, words: bytes, folder: Path) -> None:
@@ -617,7 +627,7 @@ def test_standard_input(folder: Path) -> None:
     assert done.out.startswith(b"out of memory: 540 KiB of L1 on each of 48 cores; ")
     assert "free per core, but the largest free block has 510 KiB held by" in " ".join(done.out.decode().split())
     piped = f"cat {folder}/x | {sys.executable} -m ttmem explain -"
-    (folder / "x").write_bytes(b"TTMEMEVT\x01\0\0\0\0\0\0\0")
+    (folder / "x").write_bytes(b"TTMEMREC\x01\0\0\0\0\0\0\0")
     refused = subprocess.run(piped, shell=True, capture_output=True, text=True)
     assert (refused.returncode, "cannot be read from a pipe" in refused.stderr) == (1, True)
 
@@ -629,7 +639,7 @@ SHELL = '#!/bin/sh\nexec {} "$@"\n'
 
 
 class Page:
-    """docs/explain.md: its programs are written to files, its commands run by a shell in the order they come."""
+    """docs/explain.md: its programs are written to files, and its commands run in a shell in their order."""
 
     def __init__(self, bench: Bench) -> None:
         self._folder = bench.folder / "study"
@@ -642,7 +652,7 @@ class Page:
         self._environment = {**bench.environment, "PATH": f"{tools}:{os.environ['PATH']}"}
 
     def check(self, text: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Each command with the lines the page shows and those it printed."""
+        """Each command with the lines on the page and its real output."""
         for language, body in BLOCK.findall(text):
             if language:
                 name = body.partition("\n")[0].removeprefix("# ")

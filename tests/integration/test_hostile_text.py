@@ -43,7 +43,7 @@ class Workload:
 
 @pytest.fixture
 def recorded(folder: Path, serve: Callable[..., Server]) -> Server:
-    return serve("--record", str(folder / "all.events"))
+    return serve("--record", str(folder / "all.ttmem"))
 
 
 @pytest.fixture
@@ -73,11 +73,20 @@ LIVE = (
         "l1 -d 77 --core 0,0",
         "l1 -d 77 --json",
     ),
-    *("leaks --older 0", "leaks --json", "dump", "dump --kernels", "dump --json"),
+    *("leaks", "leaks --json", "dump", "dump --kernels", "dump --json"),
     *("dump --by op", "dump --by line", "dump --by stack", "dump --by shape"),
 )
-RECORDED = ("replay", "replay --peaks", "replay --by op", "replay --by stack", "replay --json", "explain", "l1 --file")
-SHOWN = ("smi", "smi --json", "l1 -d 77 --core 0,0", "leaks --older 0", "dump", "dump --kernels", "dump --by op")
+RECORDED = (
+    "replay",
+    "replay --peaks",
+    "replay --by op",
+    "replay --by stack",
+    "replay --json",
+    "explain",
+    "l1 --file",
+    "leaks --file",
+)
+SHOWN = ("smi", "smi --json", "l1 -d 77 --core 0,0", "leaks", "dump", "dump --kernels", "dump --by op")
 TEXTS = ("/dump?format=text", "/dump?format=text&what=kernels", "/metrics", "/metrics?pids=1")
 DATA = ("/snapshot", "/allocations", "/phases", "/history", "/peaks", "/breakdown?by=op", "/cores?chip=77", "/leaks")
 
@@ -101,7 +110,7 @@ def test_every_command_and_the_servers_own_output(recorded: Server, workload: Wo
         assert_printable(file.read_bytes().decode(), file.name)
     assert "evil" in server.log.read_text()
     for command in RECORDED:
-        assert_printable(ttmem(*command.split(), str(folder / "all.events"), folder=folder), command)
+        assert_printable(ttmem(*command.split(), str(folder / "all.ttmem"), folder=folder), command)
 
 
 def test_the_dashboard(recorded: Server, workload: Workload, folder: Path) -> None:
@@ -124,7 +133,7 @@ def test_the_dashboard(recorded: Server, workload: Workload, folder: Path) -> No
         terminal.press("4")
         terminal.wait_for("evil")
         terminal.press("6")
-        shown = terminal.wait_for("[bold]")  # the markup of Rich is text like any other
+        shown = terminal.wait_for("[bold]")  # Rich markup is ordinary text
         assert "\\x1b]0;evil" in shown
         assert not unprintable(shown)
         terminal.press("q")

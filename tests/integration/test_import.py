@@ -26,25 +26,24 @@ from ttmem.analyze.failure_types import Clash, TooLittleL1
 from ttmem.analyze.verdict_types import SMALLER, Verdict
 from ttmem.model.events import Allocated, Event, Failed
 from ttmem.model.kinds import KINDS, Kind
-from ttmem.recording.event_file import EventFileReader
+from ttmem.recording.recording_file import Recording
 
 FORMS = {"capture.json": "graph capture", "report.json": "graph report", "db": "report database, schema 3.5"}
 Import = Callable[..., "Imported"]
 Buffers = Counter[tuple[int, Kind, int, int]]  # chip, kind, address, size
-Layouts = Counter[tuple[int, frozenset[Any]]]  # chip, and of each program: address, size, cores, shared
+Layouts = Counter[tuple[int, frozenset[Any]]]  # chip, and for each program: address, size, cores, shared
 
 
 class Imported:
-    """What the command said, and the account of the file it wrote."""
+    """The output of the command, and the account of the file that it wrote."""
 
     def __init__(self, said: dict[str, Any], out: Path) -> None:
         self.said = said
         self.verdicts: list[Verdict] = []
         self.ledger = Ledger(failure_observer=self._failing)
-        with open(out, "rb") as file:
-            reader = EventFileReader(file)
-            reader.replay(self.ledger)
-            assert not reader.cut
+        with Recording(str(out)) as recording:
+            recording.replay(self.ledger)
+            assert not recording.problems
         (process,) = self.ledger.processes.values()
         (self.source,) = process.sources.values()
 
@@ -81,7 +80,7 @@ def buffers(source: Source) -> Buffers:
 
 
 def reserved(source: Source) -> dict[tuple[int, Kind], int | None]:
-    """What an account says the allocator took of each kind on each chip; a kind that is not there takes nothing."""
+    """Bytes reserved by the allocator for each kind on each chip, from an account; a kind that is missing has none."""
     found: dict[tuple[int, Kind], int | None] = {}
     for number in {number for holding in source.holdings.values() for number in holding.numbers}:
         for kind in (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE):
@@ -91,7 +90,7 @@ def reserved(source: Source) -> dict[tuple[int, Kind], int | None]:
 
 
 def circular_buffers(source: Source) -> Layouts:
-    """What each program has on each chip, whatever its number."""
+    """What each program has on each chip, regardless of its number."""
     found = Layouts()
     for holding in source.holdings.values():
         for program in holding.programs.values():
@@ -113,7 +112,7 @@ def peaks(ledger: Ledger) -> dict[tuple[str, Kind], int]:
 
 
 def by_ttnn(account: dict[str, Any]) -> dict[tuple[int, Kind], int]:
-    """The same as ``reserved``, by ttnn's memory view."""
+    """The same as ``reserved``, from ttnn's memory view."""
     return {
         (chip, Kind[name]): view["allocated_per_bank"] * view["banks"]
         for chip in account["chips"]
@@ -122,7 +121,7 @@ def by_ttnn(account: dict[str, Any]) -> dict[tuple[int, Kind], int]:
 
 
 class Recorded(NamedTuple):
-    """A workload under the agent when its capture has ended."""
+    """A workload under the agent, at the end of its capture."""
 
     accounts: dict[str, dict[str, Any]]  # by ttnn
     agent: Source
@@ -165,12 +164,12 @@ def test_all_that_ttnn_can_record_is_what_the_agent_saw(board: str, folder: Path
         )
         peak_times = [kind["peak_after_s"] for chip in said["chips"] for kind in chip["kinds"].values()]
         assert before <= said["began"] <= said["began"] + max(peak_times) <= after
-        # Buffers: places by ttnn's list, bytes by its memory view; both and the sizes by the agent.
+        # Buffers: addresses from ttnn's list, bytes from its memory view; both and the sizes from the agent.
         places = Counter((chip, Kind(kind), at) for chip in captured["chips"] for kind, at in captured["buffers"])
         assert Counter((chip, kind, at) for chip, kind, at, _ in buffers(source)) == places
         assert reserved(source) == by_ttnn(captured)
         mine, true = buffers(source), buffers(agent)
-        # Documented: of what was there before and nothing touched, the list tells only what it takes of the banks.
+        # Documented: for an earlier buffer that was not used, the list has only its reserved bytes.
         untouched = {(chip, kind, at) for chip, kind, at, size in mine if (chip, kind, at, size) not in true}
         assert {kind for _, kind, _ in untouched} <= {Kind.L1, Kind.DRAM}
         assert len({at for _, _, at in untouched}) == 1
@@ -179,7 +178,7 @@ def test_all_that_ttnn_can_record_is_what_the_agent_saw(board: str, folder: Path
 
 
 def check_peaks(imported: Imported, true: Ledger, untouched: set[tuple[int, Kind, int]]) -> None:
-    """Equal but for what the buffer of unknown size takes of its banks beyond what was asked for."""
+    """Equal, except for the bytes that the banks reserve beyond the request for a buffer of unknown size."""
     spare = {}
     for chip in imported.ledger.chips.values():
         for holding in chip.holdings:
@@ -220,7 +219,7 @@ def test_a_bare_capture_lacks_what_the_page_says(folder: Path, load: Import) -> 
 
 
 def test_a_capture_without_execution(folder: Path, load: Import) -> None:
-    """What would be: no address of a buffer is known, and each program is alone; the sizes are the real ones."""
+    """Virtual data: buffers have no address, and each program is alone; the sizes are the real ones."""
     (real,) = record("n150", folder, "--short").agent.holdings.values()
     programs = [p for p in real.programs.values() if any(t.kind in (Kind.CB, Kind.DFB) for t in p.parts.values())]
     expected = {
@@ -249,20 +248,20 @@ def parts_ever(path: Path) -> list[Any]:
                 found.append(event)
             return super().apply(time, source, event)
 
-    with open(path, "rb") as file:
-        EventFileReader(file).replay(Seen())
+    with Recording(str(path)) as recording:
+        recording.replay(Seen())
     return found
 
 
 def test_from_the_file_to_the_screens(folder: Path) -> None:
-    """As a user goes: import a folder, replay it, look at its peaks and at the L1 of a core."""
+    """The steps of a user: import a folder, replay it, show its peaks and the L1 of a core."""
     accounts, _, _, into, *_ = record("n150", folder, "--detailed")
     done = ttmem("import", str(into / "db"), folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "db.events: " in done.stdout
-    assert "ttmem replay --peaks db.events" in done.stdout
-    assert os.stat(folder / "db.events").st_mode & 0o777 == 0o600
-    snapshot = json.loads(ttmem("replay", "db.events", "--json", folder=folder).stdout)
+    assert "db.ttmem: " in done.stdout
+    assert "ttmem replay --peaks db.ttmem" in done.stdout
+    assert os.stat(folder / "db.ttmem").st_mode & 0o777 == 0o600
+    snapshot = json.loads(ttmem("replay", "db.ttmem", "--json", "--at", "end", folder=folder).stdout)
     memory = snapshot["chips"][0]["memory"]
     assert memory["completeness"] is None
     assert memory["l1"]["reserved"] == sum(
@@ -272,19 +271,21 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     )
     assert {"dfb", "kernel"} <= set(memory["missing"])
     assert "dataflow buffers and scratchpads" in snapshot["processes"][0]["sources"][0]["trouble"]
-    shown = ttmem("replay", "db.events", "--peaks", folder=folder)
+    shown = ttmem("replay", "db.ttmem", "--peaks", folder=folder)
     assert "before the capture" in shown.stdout
     made = "ttnn.matmul, [1, 1, 256, 256] bfloat16 tile, programs/ttnn_import.py:"
     assert made in " ".join(shown.stdout.split())
-    cores = json.loads(ttmem("l1", "--file", "db.events", "--core", "0,0", "--json", folder=folder).stdout)
+    cores = json.loads(
+        ttmem("l1", "--file", "db.ttmem", "--core", "0,0", "--json", "--at", "end", folder=folder).stdout
+    )
     lying = {segment["start"] for segment in cores["core"]["segments"] if segment["kind"] in ("l1", "l1_small")}
     assert lying == {at for kind, at in accounts["captured"]["buffers"] if kind in (1, 3)}
-    began = ttmem("l1", "--file", "db.events", "--at", "1", folder=folder)
+    began = ttmem("l1", "--file", "db.ttmem", "--at", "1", folder=folder)
     assert began.returncode == 1
-    assert "db.events: no process uses a chip at that time" in began.stderr
+    assert "1 is outside the recording: it is " in began.stderr
     assert "--at needs --file" in ttmem("l1", "--at", "1", folder=folder).stderr
     assert "No such file" in ttmem("l1", "--file", "nothing", folder=folder).stderr
-    nowhere = ttmem("l1", "--file", "db.events", "--core", "40,0", folder=folder)
+    nowhere = ttmem("l1", "--file", "db.ttmem", "--core", "40,0", "--at", "end", folder=folder)
     assert (nowhere.returncode, "there is no core 40,0" in nowhere.stderr) == (1, True)
 
 
@@ -362,15 +363,15 @@ def of_dataflow(verdict: Verdict) -> bool:
 
 
 def unheard(verdict: Verdict) -> bool:
-    """Does the agent not know of it, or not in the same words?"""
+    """Whether the agent does not report it, or in different words."""
     return of_dataflow(verdict) or isinstance(verdict.failure, TooLittleL1)
 
 
 def essence(verdict: Verdict) -> Any:
     """What two accounts of one moment must have in common.
 
-    ttnn records lines and shapes; the agent does so only if asked. So its groups of identical buffers are larger, and
-    what would fit is not rounded to the pages of a shape.
+    ttnn records lines and shapes; the agent does so only on request. So the agent's groups of identical buffers are
+    larger, and its advice is not rounded to the pages of a shape.
     """
     advice = [
         (a.what, a.value and a.value // TILE if a.what == SMALLER else a.value, a.basis, a.addresses,
@@ -386,7 +387,7 @@ def essence(verdict: Verdict) -> Any:
 
 @pytest.mark.parametrize("board", ["n150", "n300", "p150"])
 def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, load: Import) -> None:
-    """Each with the account as it was then: by the agent that watched it, and by what ttnn recorded of it."""
+    """Each with the account at its time: from the agent that tracked it, and from ttnn's own record."""
     path = folder / "failing.py"
     path.write_text(FAILING.replace("PROGRAMS", repr(str(ROOT / "tests" / "programs"))))
     into = folder / "recorded"
@@ -407,7 +408,7 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
         assert (imported.said["failures"], imported.said["anomalies"]) == (6, {})
         assert [verdict.why for verdict in imported.verdicts] == WHYS
         assert [essence(verdict) for verdict in imported.verdicts if not unheard(verdict)] == true
-        dataflow = imported.verdicts[3]  # its own parts are not told, but whose buffer is in the way
+        dataflow = imported.verdicts[3]  # its own parts are unknown, but the buffer in the way is known
         assert of_dataflow(dataflow)
         assert dataflow.wall is not None
         assert (dataflow.wall[:4], dataflow.wall.tag) == (not_none(imported.verdicts[2].wall)[:4], "ttnn.empty")
@@ -416,11 +417,11 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
         ]  # fmt: skip
         lines = [verdict.line.rpartition(" ")[2] for verdict in imported.verdicts if verdict.line]
         assert lines == ["grow", "new", "<lambda>", "<lambda>", "<lambda>", "new"]
-        own = imported.verdicts[4]  # what an operation refuses by itself, beside the account of that moment
+        own = imported.verdicts[4]  # requests that an operation itself refuses, with the account of that moment
         assert isinstance(own.failure, TooLittleL1)
         assert (own.failure.operation, own.unknown) == ("ttnn.slice", ())
         assert own.wall == imported.verdicts[2].wall
-        # The program that clashed has left nothing; that of the first addition is cached.
+        # The program that clashed left nothing; that of the first addition is cached.
         assert sum(circular_buffers(imported.source).values()) == len(imported.ledger.chips)
     out = folder / "report.recorded.out"
     shown = ttmem("explain", str(out), folder=folder)
@@ -432,35 +433,36 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
 
 @pytest.mark.parametrize("by", ["op", "line", "shape", "kind", "program", "stack"])
 def test_what_is_live_put_together(by: str, folder: Path) -> None:
-    """Of each kind of group the bytes by pool are those of the snapshot, and the keys what the real report says."""
+    """For each breakdown, the bytes by pool are those of the snapshot, and the keys are those of the real report."""
     data = Path(__file__).parent.parent / "data" / "imports" / "n300_report.json"
-    assert ttmem("import", str(data), "-o", "out.events", folder=folder).returncode == 0
-    snapshot = json.loads(ttmem("replay", "out.events", "--json", folder=folder).stdout)
+    assert ttmem("import", str(data), "-o", "out.ttmem", folder=folder).returncode == 0
+    snapshot = json.loads(ttmem("replay", "out.ttmem", "--json", "--at", "end", folder=folder).stdout)
     memories = [chip["memory"] for chip in snapshot["chips"]]
     used = {
         "dram": sum(memory["dram"]["used"] for memory in memories),
         "l1_buffers": sum(memory["l1"]["buffers"] for memory in memories),
         "programs": sum(memory["l1"]["cb"]["held"] for memory in memories),
     }
-    found = json.loads(ttmem("replay", "out.events", "--by", by, "--json", folder=folder).stdout)
+    found = json.loads(ttmem("replay", "out.ttmem", "--by", by, "--json", "--at", "end", folder=folder).stdout)
     assert found["by"] == by
     assert {pool["pool"]: pool["bytes"] for pool in found["pools"]} == used
     assert {pool["pool"]: sum(row["bytes"] for row in pool["rows"]) for pool in found["pools"]} == used
     keys = {row[by] for pool in found["pools"] for row in pool["rows"]}
-    add = "/home/you/ttnn_import.py:41 workload"
+    add = "/project/ttnn_import.py:41 workload"
     expected = {
         "op": "ttnn.add", "line": add, "shape": "[1, 1, 256, 256] bfloat16 tile", "kind": "cb",
         "program": "pid ? program 1 ttnn.add",
-        "stack": f"{add}\n/home/you/ttnn_import.py:83 main\n/home/you/ttnn_import.py:97 <module>",
+        "stack": f"{add}\n/project/ttnn_import.py:83 main\n/project/ttnn_import.py:97 <module>",
     }  # fmt: skip
     assert expected[by] in keys
-    shown = ttmem("replay", "out.events", "--by", by, folder=folder)
+    shown = ttmem("replay", "out.ttmem", "--by", by, "--at", "end", folder=folder)
     assert shown.returncode == 0, shown.stderr
     if by == "stack":
-        assert f"\n{'':28}/home/you/ttnn_import.py:83 main\n" in shown.stdout
-    nothing = ttmem("replay", "out.events", "--by", by, "--at", "1", folder=folder)
-    assert nothing.stdout == "Nothing is allocated.\n"
-    assert ttmem("replay", "out.events", "--by", by, "--peaks", folder=folder).returncode == 2
+        first = next(line for line in shown.stdout.splitlines() if line.endswith(add))
+        assert f"\n{'':{first.index(add)}}/project/ttnn_import.py:83 main\n" in shown.stdout
+    nothing = ttmem("replay", "out.ttmem", "--by", by, "--at", "1", folder=folder)
+    assert (nothing.returncode, "1 is outside the recording" in nothing.stderr) == (1, True)
+    assert ttmem("replay", "out.ttmem", "--by", by, "--peaks", folder=folder).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -473,7 +475,7 @@ def test_what_is_live_put_together(by: str, folder: Path) -> None:
             "[]",
             ["-o", "file"],
             1,
-            "cannot write file: ttmem did not write it: it begins with '[]' and is not an event file",
+            "cannot write file: ttmem did not write it: it begins with '[]' and is not a recording",
         ),
         ("[]", ["--board", "x9"], 2, "there is no 'x9'; choose from"),
     ],
@@ -493,12 +495,12 @@ def test_errors_are_one_line_and_leave_nothing(
 
 def test_an_output_that_cannot_be_written(folder: Path) -> None:
     data = Path(__file__).parent.parent / "data" / "imports" / "n300_report.json"
-    failed = ttmem("import", str(data), "-o", "nowhere/out.events", folder=folder)
+    failed = ttmem("import", str(data), "-o", "nowhere/out.ttmem", folder=folder)
     assert (failed.returncode, failed.stderr) == (
-        1, "ttmem import: cannot write nowhere/out.events: No such file or directory\n"
+        1, "ttmem import: cannot write nowhere/out.ttmem: No such file or directory\n"
     )  # fmt: skip
     piped = subprocess.run(
-        f"cat {data} | {sys.executable} -m ttmem import /dev/stdin -o out.events",
+        f"cat {data} | {sys.executable} -m ttmem import /dev/stdin -o out.ttmem",
         shell=True, cwd=folder, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert piped.returncode == 0, piped.stderr
@@ -516,4 +518,4 @@ def test_a_database_that_is_being_written(folder: Path) -> None:
         writer.close()
     assert locked.returncode == 1
     assert "database is locked; is ttnn still writing it?" in locked.stderr
-    assert not list(folder.glob("*.events"))
+    assert not list(folder.glob("*.ttmem"))

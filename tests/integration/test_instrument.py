@@ -22,11 +22,11 @@ from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
 
 PARTS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 Buffers = Counter[tuple[int, Kind, int, int, "int | None"]]  # chip, kind, address, size, reserved
-Layout = frozenset[tuple[tuple[Kind, int, int, int, bool], int]]  # kind, address, size, cores, shared; how many
+Layout = frozenset[tuple[tuple[Kind, int, int, int, bool], int]]  # kind, address, size, cores, shared; number of them
 
 
 def layouts(parts: Iterable[tuple[int, int, Kind, int, int, int, bool]]) -> Counter[tuple[int, Layout]]:
-    """What each program holds on each chip, whatever the number its source gave it."""
+    """What each program holds on each chip, regardless of the number from its source."""
     programs: dict[tuple[int, int], Counter[tuple[Kind, int, int, int, bool]]] = {}
     for chip, program, kind, address, size, cores, shared in parts:
         programs.setdefault((chip, program), Counter())[kind, address, size, cores, shared] += 1
@@ -47,12 +47,13 @@ def by_the_instrument(server: Server, pid: int) -> tuple[Buffers, Counter[tuple[
     assert {allocation["confidence"] for allocation in allocations} <= {"reported"}
     assert {KIND_BY_LABEL[allocation["kind"]] for allocation in allocations} <= {*KINDS[:5], *PARTS}
     buffers, parts = Buffers(), []
-    for allocation in allocations:
+    on_chips = ((allocation, number) for allocation in allocations for number in allocation["devices"])
+    for allocation, number in on_chips:
         kind = KIND_BY_LABEL[allocation["kind"]]
         if kind in PARTS:
             cores = mask_of(parse_ranges(allocation["cores"]))
             part = (
-                allocation["device"],
+                number,
                 allocation["program"],
                 kind,
                 allocation["address"],
@@ -62,9 +63,9 @@ def by_the_instrument(server: Server, pid: int) -> tuple[Buffers, Counter[tuple[
             )
             parts += [part] * allocation["refs"]
         else:
-            buffers[allocation["device"], kind, allocation["address"], allocation["size"], allocation["reserved"]] += (
-                allocation["refs"]
-            )
+            buffers[number, kind, allocation["address"], allocation["size"], allocation["reserved"]] += allocation[
+                "refs"
+            ]
     return buffers, layouts(parts)
 
 
@@ -77,7 +78,7 @@ def places(buffers: Buffers) -> Counter[tuple[int, int, int]]:
 
 
 def check_described(described: list[Any], held: Counter[tuple[int, Layout]], made: bool) -> None:
-    """A program's circular buffers by its descriptor are those it has, on every chip."""
+    """The circular buffers in the descriptor of a program are those that it has, on every chip."""
     parts = Counter((Kind.CB, at, size, mask_of(parse_ranges(cores)), shared) for at, size, cores, shared in described)
     assert parts
     chips = {chip for chip, layout in held if layout == frozenset(parts.items())}
@@ -116,7 +117,7 @@ def test_it_tells_what_the_agent_tells(board: str, python: str, folder: Path, se
         process = server.process_of(program.pid)
         assert process is not None
         assert not any(process["anomalies"].values())
-    assert "captured" in errors  # the workload's own capture had everything
+    assert "captured" in errors  # the workload's own capture was complete
     assert (stats["skipped"], stats["found"]) == (1, 1)
     assert all(held[kind] for kind in PARTS)
     failures = {what: error for what, error in errors.items() if error}
@@ -128,7 +129,7 @@ def test_it_tells_what_the_agent_tells(board: str, python: str, folder: Path, se
 
 @pytest.mark.parametrize("operation", ["matmul", "add"])
 def test_the_first_operation_it_sees(operation: str, folder: Path) -> None:
-    """On a device that was there before, and with a program that is new: it is counted as the agent counts it."""
+    """On a device that was opened before, and with a new program: it is counted in the same way as by the agent."""
     bench = wheel("3.12")
     env = {**bench.environment("n150", folder, chip_id_seed := secrets.randbits(63)), "PYTHONPATH": str(ROOT / "src")}
     command = [bench.python, str(ROOT / "tests" / "programs" / "ttnn_first.py"), operation]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support import PATIENCE, Server
 
-# Two trackers and one that reports for another device: they must not take each other's ids.
+# Two trackers, and one that reports for another device: their ids must not collide.
 PROGRAM = """
 import sys
 from ttmem.collect.l1_tracker import L1Tracker
@@ -89,7 +89,7 @@ def test_the_account_says_estimated(server: Server) -> None:
 
 
 def test_what_has_no_address_gives_no_headroom(server: Server) -> None:
-    """A counted id taken for an address would make every program look as if it fitted."""
+    """If an estimated id were used as an address, every program would seem to fit."""
     with Tracked(server.path) as program:
         program.until("tracked")
         assert all(chip["worst_cached"] is None for chip in server.get("/headroom")["chips"])

@@ -50,7 +50,7 @@ def row(server: Server, **wanted: Any) -> Json | None:
 
 
 def test_what_a_tracked_process_uses_of_the_host(serve: Serve, legacy: Legacy, folder: Path) -> None:
-    """Its files are in the real /proc, wherever those of the driver are."""
+    """Its files are in the real /proc, independent of those of the driver."""
     server = serve("--machine", str(machines.n150(folder / "machine").root))
     client = legacy(server)
     client.say("alloc 0 4096 0 1000")
@@ -153,7 +153,7 @@ def test_the_slot_of_a_process_tells_which_chip_its_device_0_is(serve: Serve, fo
     known = row(server, chip="880077")
     assert known is not None
     assert known["memory"]["dram"]["used"] == 4096, "once, not from both"
-    # What it holds counts once it was the same in two looks.
+    # What it holds counts after two samples with the same result.
     assert wait_until(lambda: row(server, chip="880077", joined_by="holder"), "its place")["pci"] == "0000:01:00.0"
     process = server.process_of(client.pid)
     assert process is not None
@@ -185,7 +185,7 @@ class Runs:
 
 @pytest.fixture
 def server(serve: Serve) -> Server:
-    """One that looks at this machine, where ttnn leaves its counters."""
+    """A server that reads this machine, where ttnn leaves its counters."""
     return serve("--machine", "/")
 
 
@@ -239,7 +239,7 @@ def test_the_agent_is_believed_and_the_difference_said(server: Server, runs: Run
 
 
 def looks(server: Server, chip_id: str, count: int) -> Iterator[Json]:
-    """Snapshots over so many looks of the server at a chip whose counters move all the time."""
+    """Snapshots over this many samples of a chip whose counters change all the time."""
     seen: set[float] = set()
 
     def snapshot() -> Json:
@@ -256,7 +256,7 @@ def looks(server: Server, chip_id: str, count: int) -> Iterator[Json]:
 
 
 def test_of_a_process_that_allocates_all_the_time_no_difference_is_said(server: Server, runs: Runs) -> None:
-    """Counters and account are read one after the other, so they differ in some looks. Nothing is wrong."""
+    """Counters and account are read one after the other, so they differ in some samples. This is not an error."""
     program = runs.start("come_and_go", agent=True)
     next(program.records())
     wait_until(lambda: (server.process_of(program.pid) or {}).get("state") == "tracked", "the agent")
@@ -299,7 +299,7 @@ def test_a_tracked_and_an_untracked_process_on_one_chip(server: Server, runs: Ru
 
 
 def test_in_reset(folder: Path) -> None:
-    """No plain file fails with ENODATA, so this one is of the source alone."""
+    """No plain file fails with ENODATA, so this one tests the source alone."""
     machine = machines.in_reset(folder)
     assert errno.ENODATA in machine.failing.values()
     with machines.failing_reads(machine):
@@ -307,11 +307,11 @@ def test_in_reset(folder: Path) -> None:
     assert [chip["telemetry"]["state"] for chip in look["chips"]] == ["ok", "in reset"]
 
 
-# -- bad days
+# -- difficul
 
 
 class Beside:
-    """A poller in this process, which looks often, and what it warned of."""
+    """A poller in this process, which samples often, and its warnings."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger | None = None) -> None:
         monkeypatch.setattr(poller, "_PERIOD_SECONDS", 0.01)
@@ -326,7 +326,7 @@ class Beside:
         )
 
     def run(self, *steps: Callable[[], Any]) -> None:
-        """Wait for each of these to become true, one after the other, while it looks."""
+        """Wait for each of these conditions, one after the other, during sampling."""
         asyncio.run(self._run(steps))
 
     async def _run(self, steps: tuple[Callable[[], Any], ...]) -> None:
@@ -403,7 +403,7 @@ def test_a_chip_is_named_once_though_the_account_is_full(folder: Path, monkeypat
 
 
 def test_a_snapshot_does_not_hold_up_the_server(serve: Serve, folder: Path) -> None:
-    """Merging what a large machine shows takes a while: others are answered meanwhile."""
+    """Merging the data of a large machine takes a while: other requests are answered meanwhile."""
     machine = machines.galaxy(folder / "machine")
     pids = range(60_000, 60_064)
     paths = [machine.shm_file(880_000 + n, content(*[slot(pid, 5) for pid in pids], number=n)) for n in range(32)]
@@ -413,7 +413,7 @@ def test_a_snapshot_does_not_hold_up_the_server(serve: Serve, folder: Path) -> N
     assert {chip["memory"]["dram"]["used"] for chip in server.snapshot()["chips"]} >= {5 * 64}
 
     def overtaken() -> bool:
-        """Is a question that comes after the one for a snapshot answered before it?"""
+        """Whether a request after the one for a snapshot is answered before it."""
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(server.api)
             asking.sendall(b"GET /snapshot HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
@@ -423,7 +423,7 @@ def test_a_snapshot_does_not_hold_up_the_server(serve: Serve, folder: Path) -> N
                 pass
         return first
 
-    # Not each time: whoever asks may be kept waiting by the machine until the snapshot is made.
+    # Not each time: the client may not be scheduled until the snapshot is made.
     assert any(overtaken() for _ in range(50)), "somebody was answered while a snapshot was made"
 
 
@@ -446,7 +446,7 @@ def test_numbers_dealt_out_anew(serve: Serve, folder: Path) -> None:
 
 
 def test_what_somebody_holds_counts_once_it_stays(folder: Path) -> None:
-    """Chips are opened and closed one by one, and the kernel does not hurry."""
+    """Chips are opened and closed one by one, and the kernel may be late."""
     laid = machines.n150(folder)
     laid.chip(1, "n150")
     laid.process(50, holds=[0, 1])
@@ -462,7 +462,7 @@ def test_what_somebody_holds_counts_once_it_stays(folder: Path) -> None:
 
 
 def test_everybodys_open_files_are_not_looked_through_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes long, and an old driver leaves no other way."""
+    """It takes long, and an old driver has no other way."""
     laid = machines.old_driver(folder)
     times = iter([0.0, 4.9, 5.0])
     monkeypatch.setattr(machine_module, "time", SimpleNamespace(monotonic=lambda: next(times)))

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], int]] = {
     "smi -d": (["smi", "-d", UID], ["/snapshot"], 1),
     "smi --csv": (["smi", "--csv"], ["/snapshot"], 1),
     "l1": (["l1", "-d", UID, "--core", "0,0"], ["/snapshot", f"/cores?chip={UID}&core=0%2C0"], 1),
-    "leaks": (["leaks"], ["/snapshot", "/leaks?older=60"], 1),
+    "leaks": (["leaks"], ["/snapshot", "/leaks?"], 1),
     "dump": (["dump"], ["/snapshot", "/dump?limit=10"], 1),
     "dump --json": (["dump", "--json"], ["/dump?limit=10"], 1),
     "dump --by": (["dump", "--by", "op"], ["/breakdown?by=op&limit=10000"], 1),
@@ -128,7 +128,7 @@ OTHERS: tuple[Any, ...] = (None, "x", -1, [], {}, 1e308, NAN, 1 << 70, True, [No
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the values of a document are: all fields, and of lists the first entry."""
+    """The places of values in a document: all fields, and the first entry of lists."""
     if path:
         yield path
     if isinstance(value, dict):
@@ -151,7 +151,7 @@ def changed(document: Any, path: tuple[Any, ...], value: Any, *, remove: bool = 
 
 
 def mutants(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Each place missing, and in turn of another type."""
+    """Each place missing, and then with another type."""
     for number, path in enumerate(places(document)):
         yield path, changed(document, path, None, remove=True)
         other = OTHERS[number % len(OTHERS)]
@@ -176,7 +176,7 @@ def test_every_field(name: str, path: str, api: Api, capsys: pytest.CaptureFixtu
 
 
 def test_every_field_of_a_snapshot_on_the_dashboard(api: Api) -> None:
-    """A picture that cannot be drawn is told of, and the next one is drawn."""
+    """A screen that cannot be drawn is reported, and the next one is drawn."""
     told = 0
     for what, document in mutants(world(1).snapshot):
         api.answers["/snapshot"] = json.dumps(document).encode()

@@ -68,12 +68,12 @@ def total(sizes: Iterator[Sizes] | list[Sizes]) -> Sizes:
 
 
 def said(row: Json) -> Sizes:
-    """What allocators took, by a sum; where nothing ever was it is None."""
+    """Bytes reserved by allocators, from a sum; None if there was never anything."""
     return row["dram"]["reserved"] or 0, row["l1"]["reserved"] or 0
 
 
 class Machine:
-    """A machine in a folder with as many chips as there are processes; each of those holds one of them."""
+    """A machine in a folder with as many chips as processes. Each process holds one chip."""
 
     def __init__(self, root: Path) -> None:
         self.laid = machines.Machine(root)
@@ -97,14 +97,14 @@ def job_of(number: int) -> str:
 
 
 class Job:
-    """32 programs that stand still whenever they have said what they have."""
+    """32 programs that wait after each report."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.programs: list[Program] = []
         for number in range(MANY):
             own = folder / str(number)
             own.mkdir()
-            # Each another amount of DRAM, and in the end all give back what they have.
+            # Each has a different amount of DRAM, and at the end all free what they have.
             acts = [*["DRAM"] * (number + 1), *["L1"] * (1 + number % 3), "free"]
             self.programs.append(
                 Program(
@@ -116,7 +116,7 @@ class Job:
         self.chip_ids = [str(program.chip_ids[0]) for program in self.programs]
 
     def fill(self) -> list[Sizes]:
-        """All allocate at the same time; what each has in the end, by its own ttnn."""
+        """All allocate at the same time. Returns what each has at the end, according to its own ttnn."""
         last = {}
         for act in range(MANY + 4):  # "open" first; those with less to do wait for the others
             for number, records in enumerate(self.records):
@@ -146,12 +146,12 @@ def by_chip(snapshot: Json) -> dict[str, Sizes]:
 
 
 def all_in_containers(snapshot: Json) -> bool:
-    """As the machine's files have it; a busy machine may look at them later than at the account."""
+    """As in the files of the machine. A busy machine may read them later than the account."""
     return all(process["container"] for process in snapshot["processes"] if process["state"] == "tracked")
 
 
 def agrees(server: Server, have: dict[str, Sizes]) -> bool:
-    """The server looks at its agents when it is asked, for some milliseconds: it may have to be asked again."""
+    """The server reads its agents on request, for some milliseconds: it may have to be asked again."""
     return by_chip(server.snapshot()) == have
 
 
@@ -208,7 +208,7 @@ def test_32_processes_and_half_of_them_killed_at_once(job: tuple[Server, Machine
 
 
 def assert_sums(snapshot: Json, have: dict[int, Sizes]) -> None:
-    """The sums are those of what each process says of itself; a tensor fills its banks, so what is used is taken."""
+    """The sums equal the reports of all processes. A tensor fills its banks, so used equals reserved."""
     found = snapshot["sums"]
     assert (len(found["host"]["chips"]), found["host"]["processes"]) == (MANY, len(have))
     assert said(found["host"]) == total(list(have.values()))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS, ROOT, wheel
+from tests.mock.wheel import ROOT, wheel
 from tests.support import Server, wait_until
 from ttmem.agent import require
 
 METERS = {"agent": "agent", "instrument": "client", "reporter": "reporter"}
 DRAM, L1 = "dram", "l1"
 NOW, RESERVED, PEAK, RESERVED_PEAK = range(4)
-# What the program allocates beyond what it keeps, and when: the tensors that are live at each phase's highest moment.
+# Temporary allocations of the program: the tensors that are live at the peak of each phase.
 TILES = {side: 2 * side * side for side in (64, 96, 128, 160, 256, 512)}
 LOADED = {DRAM: TILES[256], L1: TILES[96]}
 AT_MOST = {
@@ -41,7 +41,7 @@ def reserved(record: dict[str, Any], kind: str) -> int:
 
 
 def check_now(record: dict[str, Any]) -> None:
-    """What the allocator took, on each chip and on all, is what ttnn says."""
+    """The bytes reserved by the allocator, on each chip and on all, equal ttnn's own numbers."""
     chips = record["chips"]
     for kind in ("dram", "l1", "l1_small", "trace"):
         each = [row[RESERVED] for row in record["said"][kind]]
@@ -56,7 +56,8 @@ def check_now(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("meter", "board", "python"),
     [
-        *((meter, "n150", python) for meter in ("agent", "instrument") for python in PYTHONS),
+        ("agent", "n150", "3.10"),
+        ("instrument", "n150", "3.10"),
         ("agent", "t3k", "3.12"),
         ("instrument", "n300", "3.12"),
     ],
@@ -99,7 +100,7 @@ def test_a_meter_that_sees_every_allocation(meter: str, board: str, python: str,
 
 
 def check_server(server: Server, pid: int, ended: dict[str, dict[str, Any]]) -> None:
-    """The server folded the same events: it says the same of each phase on the first chip."""
+    """The server applied the same events: it has the same values for each phase on the first chip."""
 
     def known() -> dict[str, Any] | None:
         (found,) = server.get(f"/phases?pid={pid}")["processes"]
@@ -117,7 +118,7 @@ def check_server(server: Server, pid: int, ended: dict[str, dict[str, Any]]) -> 
 
 @pytest.mark.parametrize("board", ["n150", "n300"])
 def test_a_reporter_knows_what_it_sees(board: str, folder: Path, server: Server) -> None:
-    """All that is allocated is right whenever it is asked; of peaks it knows those at which it looked."""
+    """Allocated bytes are correct at every request; only peaks at the time of a sample are known."""
     with run("reporter", board, folder, server) as program:
         for record in program.records():
             check_now(record)

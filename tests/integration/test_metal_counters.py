@@ -35,7 +35,7 @@ NOTHING = dict.fromkeys((*KINDS, "cb"), 0)
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Start]:
-    """Starts programs on one and the same board, or on another if told so."""
+    """Starts programs on the same board, or on another one if requested."""
     programs: list[Program] = []
 
     def run(*acts: str, board: str = "n150", using: Wheel | None = None) -> Program:
@@ -55,13 +55,13 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 def files(program: Program, counters: Counters | None = None, holders: tuple[Json, ...] = ()) -> list[Json]:
-    """What the counters say of the program's chips, in the order of the chips."""
+    """The counters of the program's chips, in the order of the chips."""
     found = {file["chip"]: file for file in (counters or Counters()).look(holders)["files"]}
     return [found[str(chip_id)] for chip_id in program.chip_ids.values()]
 
 
 def said(record: Json) -> Json:
-    """What ttnn has allocated on each chip by its own account."""
+    """Allocated bytes on each chip, according to ttnn."""
     views = {kind: record["views"][name] for kind, name in KINDS.items()}
     return {kind: view["banks"] * view["allocated_per_bank"] for kind, view in views.items()}
 
@@ -117,7 +117,7 @@ def test_each_chip_of_an_n300_has_a_file(start: Start) -> None:
 
 
 def test_a_killed_process_and_the_next_one(start: Start) -> None:
-    """What the first held stays in the totals for ever; the second adds to it, and is read right all the same."""
+    """What the first process held stays in the totals forever. The second adds to it, and is still read correctly."""
     counters = Counters()
     first = start("DRAM", "L1", "add")
     held = said(until(first.records(), "add"))
@@ -148,7 +148,7 @@ def test_a_killed_process_and_the_next_one(start: Start) -> None:
 
 
 def test_a_process_that_became_another_program(start: Start) -> None:
-    """The number and the start are those of the writer; only the mappings tell that it is gone."""
+    """The pid and the start are those of the writer; only the mappings show that it is gone."""
     program = start("DRAM", "exec")
     now = 0.0
     watching = Counters(clock=lambda: now)
@@ -166,7 +166,7 @@ def test_a_process_that_became_another_program(start: Start) -> None:
 
 
 def test_a_forked_child(start: Start) -> None:
-    """It counts under its own number, in memory that it inherited, and never takes its bytes back."""
+    """It counts under its own pid, in inherited memory, and never subtracts its bytes."""
     program = start("L1", "fork")
     records = program.records()
     until(records, "L1")
@@ -209,7 +209,7 @@ def test_another_user_is_told_whose_the_file_is(start: Start) -> None:
 
 
 def test_a_pid_namespace(start: Start, folder: Path) -> None:
-    """As in a container with the host's /dev/shm: the slot has the number that the process has in there, which is 1."""
+    """As in a container with the host's /dev/shm: the slot has the pid inside the container, which is 1."""
     outside = wheel(PYTHON)
     inside = folder / "python"
     unshare = f"unshare {'' if os.getuid() == 0 else '--map-root-user '}--pid --fork --kill-child --mount-proc"
@@ -238,7 +238,7 @@ def test_a_pid_namespace(start: Start, folder: Path) -> None:
     assert (file["live"]["dram"], file["stale"]["dram"]) == (0, TENSOR)
 
 
-# A process of the kernel's, with counters that the test writes
+# A process of the kernel, with counters that the test writes
 
 
 @contextlib.contextmanager
@@ -292,7 +292,7 @@ def test_the_start_of_a_real_process() -> None:
 
 
 def test_a_process_whose_first_thread_has_ended() -> None:
-    """It is a zombie by its letter, and alive."""
+    """Its state letter is that of a zombie, but it is alive."""
     code = """
 import ctypes, threading
 def rest():
@@ -313,7 +313,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as two users")
 def test_mappings_of_another_user() -> None:
-    """The file is ours, the process is root's: an ordinary user may see that it lives, and no more."""
+    """The file is ours, the process is root's: an ordinary user may see that it lives, and nothing more."""
     with own_file() as path:
         os.chown(path, 65534, 65534)
         with mapper(path, "print('ready', flush=True); sys.stdin.read()") as child:

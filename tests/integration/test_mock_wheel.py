@@ -10,13 +10,12 @@ import pytest
 
 from tests.mock.boards import BOARDS
 from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS, SHARED_MEMORY, statistics, wheel
+from tests.mock.wheel import PYTHONS, SHARED_MEMORY, in_turn, statistics, wheel
 
 STEPS = 30
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize(("board", "python"), in_turn(BOARDS))
 def test_a_random_program_runs(board: str, python: str, folder: Path) -> None:
     arguments = ("--steps", str(STEPS), "--seed", "1")
     with Program(wheel(python), "ttnn_random", board, folder, *arguments) as program:
@@ -47,7 +46,7 @@ def test_every_opened_chip_has_statistics_until_they_are_removed(board: str, chi
 
 
 def test_two_processes_call_different_chips_device_0(folder: Path) -> None:
-    """Each is shown one of the two boards, which it knows as device 0."""
+    """Each process sees one of the two boards, as its device 0."""
     with contextlib.ExitStack() as stack:
         programs: list[Program] = []
         for chip in (0, 1):

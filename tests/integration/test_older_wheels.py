@@ -20,7 +20,7 @@ SEED = 791
 
 @pytest.fixture(scope="module")
 def wheels() -> dict[str, Wheel]:
-    """All at once: one is unpacked while the next is on its way."""
+    """All at the same time: one is unpacked while the next is downloaded."""
     wheel(PYTHON)
     with ThreadPoolExecutor(len(IN_CI)) as pool:
         return dict(zip(IN_CI, pool.map(lambda version: wheel(PYTHON, version), IN_CI), strict=True))
@@ -59,7 +59,7 @@ ttnn.close_device(device)
 def test_a_ring_without_its_kernels_is_not_told(
     version: str, known: bool, wheels: dict[str, Wheel], folder: Path
 ) -> None:
-    """Until 0.79 mock devices count a program's arguments, and not the kernels, which are far larger."""
+    """Until 0.79, mock devices count the arguments of a program, and not the kernels, which are far larger."""
     (folder / "program.py").write_text(PROGRAM)
     of, told = wheel(PYTHON, version), folder / "run.json"
     command = [sys.executable, "-m", "ttmem", "run", "--json", str(told), "--", of.python, "program.py"]
@@ -79,7 +79,7 @@ def test_a_ring_without_its_kernels_is_not_told(
 
 
 def test_the_page_is_whole() -> None:
-    """Made of rows of every version, in order; those that CI does not run are taken as they are."""
+    """Made of rows of every version, in order; rows that CI does not run are taken from the page."""
     written = PAGE.read_text(encoding="utf-8")
     rows = []
     for version in VERSIONS:
@@ -100,7 +100,7 @@ def kinds_said(text: str) -> dict[str, str]:
 
 
 def test_the_doctor_hook_by_hook(wheels: dict[str, Wheel]) -> None:
-    """By a library, a folder of ttnn, the folder around it, and an interpreter: the same words."""
+    """For a library, a folder of ttnn, its parent folder, and an interpreter: the same output."""
     old = wheels["0.72.0"]
     answers = [check(str(path)) for path in (library(old), old.package, old.package.parent, old.python)]
     assert len({answer.stdout for answer in answers}) == 1

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import PATIENCE, Server
 from tests.unit.test_imports import DATA
-from ttmem.recording.event_file import MAGIC
+from ttmem.recording.blocks import FILE_MAGIC
 from ttmem.server.daemon import Options, ServeError
 from ttmem.server.daemon import Server as Daemon
 
@@ -63,10 +63,10 @@ def test_a_file_that_ttmem_did_not_write_is_kept(writer: str, content: str, fold
 @pytest.mark.parametrize("writer", ["run --record", "run --json", "import -o"])
 def test_a_file_that_ttmem_wrote_is_replaced(writer: str, folder: Path) -> None:
     out = folder / "out"
-    out.touch()  # an empty one is nobody's loss
+    out.touch()  # an empty file contains nothing to lose
     assert ttmem(*WRITERS[writer]("out"), folder=folder).returncode == 0
     first = out.read_bytes()
-    assert first.startswith(MAGIC) or json.loads(first)["schema"] == "ttmem.run/1"
+    assert first.startswith(FILE_MAGIC) or json.loads(first)["schema"] == "ttmem.run/1"
     out.write_bytes(first + b" " * 100_000)
     assert ttmem(*WRITERS[writer]("out"), folder=folder).returncode == 0
     assert out.read_bytes()[:8] == first[:8]
@@ -88,7 +88,7 @@ def test_what_is_no_file_is_refused_at_once(writer: str, what: str, folder: Path
     if what == "a folder":
         place.mkdir()
     elif what == "a named pipe":
-        os.mkfifo(place)  # nobody reads it: to open it as usual would wait for ever
+        os.mkfifo(place)  # it has no reader: an ordinary open would block forever
     else:
         os.mknod(place, stat.S_IFSOCK | 0o600)
     done = ttmem(*WRITERS[writer]("place"), folder=folder)
@@ -103,13 +103,13 @@ def test_what_is_no_file_is_refused_at_once(writer: str, what: str, folder: Path
 def test_a_recording_does_not_follow_a_link(writer: str, there: bool, folder: Path) -> None:
     target = folder / "target"
     if there:
-        target.write_bytes(MAGIC)
+        target.write_bytes(FILE_MAGIC)
     (folder / "link").symlink_to(target)
     done = ttmem(*WRITERS[writer]("link"), folder=folder)
     assert done.returncode == 1
     assert "a symbolic link" in done.stderr
     assert target.exists() == there
-    assert not there or target.read_bytes() == MAGIC
+    assert not there or target.read_bytes() == FILE_MAGIC
 
 
 @pytest.mark.parametrize("writer", ["run --record", "serve --record"])
@@ -172,7 +172,7 @@ def test_json_through_a_process_substitution(folder: Path) -> None:
 def test_json_through_a_named_pipe_that_is_read(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     reader = subprocess.Popen(["cat", str(folder / "pipe")], stdout=subprocess.PIPE, text=True)
-    ours = os.open(folder / "pipe", os.O_RDWR)  # so that there is a reader whenever ttmem looks
+    ours = os.open(folder / "pipe", os.O_RDWR)  # so that there is a reader whenever ttmem opens it
     try:
         done = ttmem("run", "--quiet", "--json", "pipe", "--", "true", folder=folder)
     finally:
@@ -229,8 +229,8 @@ def test_a_pipe_in_place_of_the_pid_file_does_not_stop_a_second_server(
 
 
 def test_a_recording_of_another_user_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a shared folder, where somebody made a file of that name first, to read what is written."""
-    (folder / "out").write_bytes(MAGIC)
+    """As in a shared folder, where another user created a file with that name first, to read what is written."""
+    (folder / "out").write_bytes(FILE_MAGIC)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ServeError, match=f"belongs to another user, uid {os.getuid()}"):
         Daemon(Options(str(folder / "s.sock"), legacy_path=None, machine=None, record=str(folder / "out")))

@@ -78,7 +78,7 @@ def test_the_server_and_the_workload_say_the_same(server: Server, client: Alloca
 
 
 def test_two_threads(server: Server, client: AllocationClient) -> None:
-    """Each has its own tree; both see the memory of the process."""
+    """Each has its own tree; both include the memory of the process."""
     ready, go = threading.Event(), threading.Event()
     made: list[phase] = []
 
@@ -115,7 +115,7 @@ def test_a_loop(server: Server, client: AllocationClient) -> None:
 
 
 def test_a_server_that_is_restarted_in_a_phase(server: Server, client: AllocationClient) -> None:
-    """The new one begins with what is there and says that it did not see the begin."""
+    """The new server begins with the present values, and reports that it did not see the begin."""
     allocate(client, 1, 1000)
     with phase("decode") as decode:
         allocate(client, 2, 100)
@@ -181,12 +181,12 @@ def test_only_those_with_phases_are_listed(server: Server, client: AllocationCli
 
 
 def test_a_replayed_run_has_its_phases(serve: Callable[..., Server], folder: Any) -> None:
-    """What the event file keeps is enough to tell them again."""
+    """The recording has enough data to restore them."""
     from ttmem.account.ledger import Ledger
     from ttmem.account.phases import phases_json
-    from ttmem.recording.event_file import EventFileReader
+    from ttmem.recording.recording_file import Recording
 
-    file = folder / "run.events"
+    file = folder / "run.ttmem"
     server = serve("--quiet", "--record", str(file), name="recording")
     client = AllocationClient(enabled=True, socket_path=server.path)
     allocate(client, 1, 64)
@@ -197,8 +197,8 @@ def test_a_replayed_run_has_its_phases(serve: Callable[..., Server], folder: Any
     client.close()
     server.stop()
     ledger = Ledger()
-    with open(file, "rb") as recorded:
-        EventFileReader(recorded).replay(ledger)
+    with Recording(str(file)) as recorded:
+        recorded.replay(ledger)
     (process,) = (p for p in (*ledger.processes.values(), *ledger.departed) if p.info.pid == os.getpid())
     again = phases_json(process)
     assert again["ended"] == said["ended"]

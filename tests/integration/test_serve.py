@@ -174,7 +174,7 @@ def test_the_end_is_clean_and_ends_with_statistics(serve: Serve, legacy: Legacy,
 
 
 def _comparable(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Without the numbers of the physical map, which a server finds now and then, and a replay at its end."""
+    """Without the numbers of the physical map, which a server computes from time to time, and a replay at its end."""
     for chip in snapshot["chips"]:
         del chip["memory"]["l1"]["physical"]
     return {key: snapshot[key] for key in ("schema", "chips", "processes", "anomalies")}
@@ -206,14 +206,14 @@ def test_a_recording_folds_to_the_same_picture(serve: Serve, legacy: Legacy, fol
     server.get("/peaks/reset", "POST")
     snapshot = server.snapshot()
     server.stop()
-    for process in snapshot["processes"]:  # the reader's own knowledge, not the account's
+    for process in snapshot["processes"]:  # knowledge of the reader, not of the account
         process["user"] = None
-    replayed = _replay(record, "--json")
+    replayed = _replay(record, "--json", "--at", "end")
     assert replayed.returncode == 0, replayed.stderr
     assert _comparable(json.loads(replayed.stdout)) == _comparable(snapshot)
     earlier = json.loads(_replay(record, "--json", "--at", halfway["time"]).stdout)
     assert _comparable(earlier)["chips"] == _comparable(halfway)["chips"]
-    assert "p150" in _replay(record).stdout
+    assert "p150" in _replay(record, "--at", "end").stdout
     own.close(0)
 
 
@@ -223,6 +223,12 @@ def test_a_recording_cut_off_by_kill_9(serve: Serve, legacy: Legacy, folder: Pat
     client = legacy(server)
     client.say("burst 30000 0 4096 0 0x100000 64")
     client.query(0)
+
+    def has_events() -> bool:
+        found = _replay(record, "--json", "--at", "end")
+        return found.returncode == 0 and bool(json.loads(found.stdout)["chips"])
+
+    wait_until(has_events, "the first events in the file")
     server.stop(signal.SIGKILL)
     whole = _replay(record, "--json")
     assert whole.returncode == 0
@@ -233,11 +239,11 @@ def test_a_recording_cut_off_by_kill_9(serve: Serve, legacy: Legacy, folder: Pat
         file.truncate(os.path.getsize(record) - 3)
     cut = _replay(record, "--json")
     assert cut.returncode == 0
-    assert "ends inside an entry" in cut.stderr
+    assert "at its end are no whole block; what is readable is shown" in cut.stderr
 
 
 def test_device_metadata_without_opening_a_device(folder: Path, serve: Serve, legacy: Legacy) -> None:
-    """A machine laid out in a folder: two boards in sysfs, whose device files must not be touched."""
+    """A machine in a folder: two boards in sysfs, whose device files must not be opened."""
     for number, (board, device) in enumerate((("n150", "0x401e"), ("p150a", "0xb140"))):
         pci = folder / f"sys/devices/pci0000:00/0000:0{number + 1}:00.0"
         pci.mkdir(parents=True)
@@ -260,7 +266,7 @@ def test_device_metadata_without_opening_a_device(folder: Path, serve: Serve, le
         chips = {chip["chip"]: chip for chip in server.snapshot()["chips"]}
         assert chips["assumed:1"]["pci"] == "0000:02:00.0"
         assert chips["assumed:1"]["memory"]["dram"]["capacity"] == 8 * 4278190080
-        assert chips["0000:01:00.0"]["memory"]["dram"]["used"] is None  # nobody reported: not known, not 0
+        assert chips["0000:01:00.0"]["memory"]["dram"]["used"] is None  # not reported: unknown, not 0
         assert len(chips) == 2
         client.kill()
         server.stop()

@@ -32,17 +32,17 @@ from ttmem.sim.workloads import HELD, WORKLOADS
 
 Serve = Callable[..., Server]
 
-# Decode's KV cache grows at the 32nd token; a net's second image compiles and takes what its first did.
+# The KV cache of decode grows at the 32nd token. The second image of a net compiles and takes the same as the first.
 ROUNDS = {"decode": 33, "conv": 3}
-# The cache of 32 chips grows as that of 8 does, and every step of theirs costs a tenth of a second.
+# The cache of 32 chips grows like that of 8, and each of their steps takes a tenth of a second.
 ROUNDS_OF_MANY = {**ROUNDS, "decode": 2}
-# Steps of decode that do what others did before.
+# Steps of decode that repeat earlier ones.
 REPEATED = re.compile(r"loaded layers\.(?!0\.)|decoded token (?!(1|31|32|33)$)")
-EXACT_PEAKS = ("matmul", "fragmentation")  # nothing comes and goes within one of their steps
+EXACT_PEAKS = ("matmul", "fragmentation")  # nothing is allocated and freed within one of their steps
 
 
 def wait_for_end(server: Server, running: Simulation) -> dict[str, Any]:
-    """The snapshot when the server knows that they are gone."""
+    """The snapshot after the server noticed that they have exited."""
     pids = {process.pid for process in running.processes}
 
     def gone() -> dict[str, Any] | None:
@@ -58,7 +58,8 @@ def peaks_of(server: Server) -> dict[str, Sizes]:
     peaks: dict[str, Sizes] = {}
     for peak in server.get("/peaks")["peaks"]:
         if "kind" in peak:
-            peaks.setdefault(peak["chip"], {})[peak["kind"]] = peak["bytes"]
+            for chip in peak["chips"]:
+                peaks.setdefault(chip, {})[peak["kind"]] = peak["per_chip"]
     return peaks
 
 
@@ -94,7 +95,7 @@ def test_every_step(name: str, machine: str, server: Server, folder: Path) -> No
 
 
 def test_a_leak_is_what_is_left(server: Server, folder: Path) -> None:
-    """When all else is freed, what every round forgot is held beside what the runtime took for itself."""
+    """When everything else is freed, the leaks of each round and the runtime's own memory are left."""
     with workload(server, "leak", "n150", folder) as running:
         opened = running.step_to("opened the device")
         first = running.step_to("round 1 done")
@@ -126,14 +127,14 @@ def test_a_killed_process_leaves_its_picture(server: Server, folder: Path) -> No
     pid = running.processes[0].pid
     assert kinds_of(snapshot) == {pid: {chip_id: truth["used"] for chip_id, truth in last.chips.items()}}
     kept = server.get(f"/processes/{pid}")["processes"][0]["largest"]
-    names = ("chip", "kind", "address", "size", "tag")
+    names = ("chips", "kind", "address", "size", "tag")
     assert [[allocation[n] for n in names] for allocation in kept] == [
         [allocation[n] for n in names] for allocation in largest
     ]
 
 
 def test_a_server_killed_in_the_middle(server: Server, folder: Path) -> None:
-    """Programs are compiled, the KV cache grows and the trace is released while there is no server."""
+    """Programs are compiled, the KV cache grows and the trace is released while no server runs."""
     away = ["prefilled", "decoded token 31", HELD]
     with workload(server, "decode", "n150", folder, rounds=ROUNDS["decode"]) as running:
         for did in away:
@@ -155,7 +156,7 @@ def test_a_server_killed_in_the_middle(server: Server, folder: Path) -> None:
 
 
 def test_a_circular_buffer_in_a_tensor_counts_once(server: Server, folder: Path) -> None:
-    """What a net's last program writes lies in an L1 buffer; the program's own buffers are all that count as such."""
+    """The output of the last program of a net is in an L1 buffer; only the program's own buffers count as such."""
     with workload(server, "conv", "n150", folder, rounds=1) as running:
         step = running.step_to("classified image 1")
         (truth,) = step.chips.values()
@@ -165,18 +166,18 @@ def test_a_circular_buffer_in_a_tensor_counts_once(server: Server, folder: Path)
         assert sum(alone) == truth["used"]["cb"]
 
 
-# -- the errors of ttnn, foreseen -----------------------------------------------------------------------------------
+# -- prediction of ttnn's errors ------------------------------------------------------------------------------------
 
 
 def l1_bank(memory: dict[str, Any]) -> tuple[int, int]:
-    """Where the L1 allocator's part of a core begins and ends, by a snapshot."""
+    """The begin and the end of the L1 allocator's part of a core, from a snapshot."""
     l1 = memory["l1"]
     base = l1["firmware"] // l1["banks"] + l1["ring"]["size"]
     return base, l1["capacity"] // l1["banks"] - l1["small"]["region"] // l1["banks"]
 
 
 def test_fragmentation_is_seen_before_it_hurts(server: Server, folder: Path) -> None:
-    """Free bytes and the largest block, put together from the account, are those that the refusal names."""
+    """Free bytes and the largest block, computed from the account, equal those in the error message."""
     with workload(server, "fragmentation", "n150", folder) as running:
         running.step_to("freed piece 15")
         chip = server.snapshot()["chips"][0]
@@ -202,7 +203,7 @@ def test_fragmentation_is_seen_before_it_hurts(server: Server, folder: Path) -> 
 
 
 def test_a_clash_is_foreseen(server: Server, folder: Path) -> None:
-    """Each program reaches higher by as much as the one before; headroom says which is the first that will not fit."""
+    """Each program ends higher by the same amount as the one before; headroom predicts the first that will not fit."""
     with workload(server, "clash", "p150", folder) as running:
         running.step_to("opened the device")
         placed = running.step()
@@ -219,7 +220,7 @@ def test_a_clash_is_foreseen(server: Server, folder: Path) -> None:
             reaches.append(free[0]["launched"][0])
             assert reaches[-1]["headroom"] == lowest - reaches[-1]["end"] >= 0
         more = reaches[-1]["end"] - reaches[-2]["end"]
-        assert reaches[-1]["headroom"] < more  # known before the program was launched that is refused
+        assert reaches[-1]["headroom"] < more  # known before the launch of the program that is refused
         found = re.search(r"L1 buffer allocated at (\d+) and static circular buffer region ends at (\d+)$", step.did)
         assert found is not None, step.did
         assert [int(number) for number in found.groups()] == [lowest, reaches[-1]["end"] + more]
@@ -232,7 +233,7 @@ LEFT = {f"sim-t3k-{number}" for number in (0, 1, 4, 5)}  # the left half of a T3
 
 
 def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) -> None:
-    """Two live buffers at one address of a chip are counted both; closing a submesh frees only its own."""
+    """Two live buffers at the same address of a chip both count; closing a submesh frees only its own."""
     at: dict[str, list[int]] = {}
     seen: dict[str, Step] = {}
     with program(server, "sim_submesh", "t3k", folder) as running:
@@ -249,12 +250,12 @@ def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) ->
                     for tag in ("runtime", "whole", "left", "right")
                 }
             if step.did == "left closed":
-                tags = Counter((t["chip"], t["tag"]) for t in allocations(server, kind="dram"))
+                tags = Counter((chip, t["tag"]) for t in allocations(server, kind="dram") for chip in t["chips"])
                 assert {chip for chip, tag in tags if tag == "right"} == set(step.chips) - LEFT
                 assert {chip for chip, tag in tags if tag == "whole"} == set(step.chips)
                 assert not [chip for chip, tag in tags if tag == "left"]
         assert running.codes == [0]
-    assert at["left"][0] == at["runtime"][0]  # the submesh's allocator knows nothing of the mesh's
+    assert at["left"][0] == at["runtime"][0]  # the submesh's allocator is independent of the mesh's
     assert len(at["left"]) == 2
     assert at["right"] == []  # on other chips
     for chip_id, truth in seen["programs"].chips.items():
@@ -269,11 +270,11 @@ def test_sub_meshes_have_addresses_of_their_own(server: Server, folder: Path) ->
 
 
 def test_the_log_of_four_devices(serve: Serve, folder: Path) -> None:
-    """Lines and counts as the proof of concept's own check wants them; a cached program's launch adds none."""
+    """Lines and counts as in the check of the proof of concept; the launch of a cached program adds none."""
     server = serve("--log-style", "untyped")
     with workload(server, "decode", "n150", folder, rounds=2) as running:
         running.step_to(HELD)
-        kinds = Counter((allocation["device"], allocation["kind"]) for allocation in allocations(server))
+        kinds = Counter((*allocation["devices"], allocation["kind"]) for allocation in allocations(server))
     assert server.stop() == 0
     log = server.log.read_text()
     assert "not shown" not in log

@@ -29,7 +29,7 @@ def ran(bench: Bench) -> Ran:
 
 def said(ran: Ran) -> dict[str, dict[str, Any]]:
     (entry,) = ran.data["sizing"]
-    assert entry["chips"] == [ran.data["peaks"][0]["chip"]]
+    assert entry["chips"] == ran.data["peaks"][0]["chips"]
     return {line["what"]: line for line in entry["lines"]}
 
 
@@ -69,7 +69,7 @@ def test_the_summary_has_the_same_sentences_and_none_is_too_wide(ran: Ran) -> No
     assert max(map(len, ran.err.splitlines())) <= 100  # of a pipe
 
 
-# -- what ttnn says itself ------------------------------------------------------------------------------------------
+# -- ttnn's own numbers ---------------------------------------------------------------------------------------------
 
 SCATTERED = """
 import json
@@ -147,7 +147,7 @@ def ran_text(bench: Bench, text: str) -> Ran:
 
 def test_the_most_fragmented_is_the_worst_that_a_request_met(bench: Bench) -> None:
     done = ran_text(bench, SCATTERED)
-    _, free, largest = json.loads(done.out.splitlines()[-1])  # ttnn's log comes before
+    _, free, largest = json.loads(done.out.splitlines()[-1])  # ttnn's log is printed before
     text = said(done)["fragmentation"]["text"]
     assert (
         f"fragmentation of L1: at the worst request {exact(free)} per bank free, the largest piece {exact(largest)}"
@@ -156,7 +156,7 @@ def test_the_most_fragmented_is_the_worst_that_a_request_met(bench: Bench) -> No
 
 
 def test_each_opening_by_its_own_sizes(bench: Bench) -> None:
-    """Opened again with the same sizes it is one entry."""
+    """A device that is opened again with the same sizes is one entry."""
     entries = ran_text(bench, OPENED_ANEW).data["sizing"]
     small = [[line["text"] for line in entry["lines"] if line["what"] == "l1_small_size"] for entry in entries]
     unused = "L1_SMALL: never used; l1_small_size=0 saves {} KiB per core"
@@ -164,7 +164,7 @@ def test_each_opening_by_its_own_sizes(bench: Bench) -> None:
 
 
 def test_a_child_that_was_born_with_buffers_tells_no_sizes(bench: Bench) -> None:
-    """What is free beside its own buffers is not what is free."""
+    """Memory that is free beside its own buffers may not be free."""
     program = bench.folder / "forked.py"
     program.write_text(FORKED)
     with Watched(bench, [bench.python, str(program)]) as running:

@@ -36,7 +36,7 @@ _PLAIN = {name: value for name, value in os.environ.items() if name not in _OURS
 
 @pytest.fixture
 def env(folder: Path) -> dict[str, str]:
-    """Where no server is."""
+    """An environment without a server."""
     return {**_PLAIN, "TTMEM_SOCKET": str(folder / "nobody.sock")}
 
 
@@ -96,7 +96,7 @@ def test_errors(folder: Path, env: dict[str, str], arguments: list[str], code: i
 
 
 def test_tt_umd_is_asked_only_once_and_with_a_warning(folder: Path, env: dict[str, str]) -> None:
-    """It is not installed here; what it says where it is, tests/integration/test_umd.py has."""
+    """It is not installed here. tests/integration/test_umd.py tests the output where it is."""
     root = laid_out(folder, machines.n150)
     done = smi(env, "--umd", *root)
     assert done.returncode == 0
@@ -125,7 +125,7 @@ def test_with_a_server(server: Server, legacy: Callable[..., LegacyClient], env:
 
 
 def test_a_server_that_is_stuck(server: Server, folder: Path, env: dict[str, str]) -> None:
-    """What was found by itself is passed over, what was named is an error."""
+    """A server that was found by default is skipped; a server that was named is an error."""
     root = laid_out(folder, machines.n150)
     with server.stopped():
         done = smi(env, *root, TTMEM_SOCKET=server.path)
@@ -154,7 +154,7 @@ def test_a_server_that_is_stuck_and_then_gone(
 
 NOBODY = "import os, socket, sys\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
 LISTEN = "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True); input()"
-# Once as root, so that all is loaded: another user may not look into root's folders.
+# Once as root, so that everything is imported: another user may not read root's folders.
 TWICE = """
 import contextlib, io, socket
 from ttmem.cli import main
@@ -166,7 +166,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as a
 
 @needs_root
 def test_somebody_else_listens(folder: Path, env: dict[str, str]) -> None:
-    """In a folder that anybody may write to, as /tmp is."""
+    """In a folder that is writable for all users, such as /tmp."""
     root = laid_out(folder, machines.n150)
     place = folder / "theirs"
     place.mkdir()
@@ -294,7 +294,7 @@ class Terminal:
                 raise AssertionError(f"{text!r} was never shown:\n{self.seen[-2000:]}")
 
     def frame(self) -> list[str]:
-        """The lines of the last whole frame."""
+        """The lines of the last complete frame."""
         whole = self.seen[: self.seen.rindex("\x1b[J")].split("\x1b[H")[-1]
         return [re.sub(r"\x1b\[[0-9;]*[mK]", "", line) for line in whole.replace("\r", "").split("\n")]
 
@@ -382,11 +382,11 @@ def test_control_z_gives_the_terminal_back(folder: Path, env: dict[str, str]) ->
 
 
 def test_control_z_in_the_midst_of_a_frame(folder: Path, env: dict[str, str]) -> None:
-    """It is more than the terminal holds, and at first nobody reads it."""
+    """It is more than the terminal holds, and at first it is not read."""
 
     def writes() -> bool:
         call = Path(f"/proc/{screen.process.pid}/syscall").read_text().split()
-        return call[0] in ("1", "64") and call[1] == "0x1"  # write to standard output, by x86 and by ARM
+        return call[0] in ("1", "64") and call[1] == "0x1"  # write to standard output, on x86 and on ARM
 
     with terminal("-w", *laid_out(folder, machines.galaxy), env=env, size=(200, 400)) as screen:
         wait_until(writes, "a write that waits")
@@ -432,7 +432,7 @@ def test_an_error_while_watching_leaves_the_terminal_as_it_was(folder: Path, env
 
 
 def test_a_server_that_comes_and_goes_is_seen(folder: Path, env: dict[str, str], serve: Callable[..., Server]) -> None:
-    """Watching goes on with what there is."""
+    """Watching continues with the available data."""
     command = [*SMI, "--json", "-r", "100", *laid_out(folder, machines.n150)]
     path = {**env, "TTMEM_SOCKET": str(folder / "ttmem.sock")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=path) as watching:

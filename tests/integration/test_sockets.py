@@ -95,7 +95,7 @@ def test_files_beside_the_socket_come_and_go(serve: Serve) -> None:
 def test_programs_that_hard_code_the_legacy_path(
     serve: Serve, legacy: Callable[..., LegacyClient], folder: Path
 ) -> None:
-    """Another path stands for theirs, of which the machine has one: somebody's server may be there."""
+    """Another path replaces the fixed one, of which the machine has only one: a real server may be there."""
     path = str(folder / "legacy.sock")
     moved = f"import sys; from ttmem.wire import endpoint; endpoint.LEGACY_PATH = {path!r}; "
     python = ["-c", moved + "from ttmem.cli import main; sys.exit(main())"]

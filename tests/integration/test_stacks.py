@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent, watched
+from tests.agents import Agent, fold_into, read_all, watched
 from tests.mock.program import Program
 from tests.mock.wheel import PYTHONS, ROOT, wheel
 from tests.runs import Bench
@@ -24,10 +24,8 @@ from ttmem.account.ledger import Ledger
 from ttmem.account.live_set import counted_chips
 from ttmem.agent import require
 from ttmem.documents.snapshot import allocation as described
-from ttmem.ingest.ring_fold import RingFold
-from ttmem.model.identity import ProcessInfo
-from ttmem.model.kinds import KIND_BY_LABEL, Confidence, Kind
-from ttmem.recording.event_file import EventFileReader
+from ttmem.model.kinds import KIND_BY_LABEL, Kind
+from ttmem.recording.recording_file import Recording
 from ttmem.wire.agent_ring import Ring, RingEvent
 
 DEPTH, DEEPEST = 24, 64
@@ -42,14 +40,14 @@ _ALL = 1 << 16
 
 
 def expected(note: dict[str, Any], stack: list[str], depth: int) -> list[str]:
-    """The stack as it should be: ttnn's own frames, which only the agent tells, and then those Python told."""
+    """The expected stack: ttnn's own frames, which only the agent reports, then those from Python."""
     own = next((at for at, frame in enumerate(stack) if "/site-packages/ttnn/" not in frame), len(stack))
     theirs = [f"{as_told(file)}:{line} {function}" for file, line, function in note["frames"]]
     return (stack[:own] + theirs)[:depth]
 
 
 def as_told(file: str) -> str:
-    """Of a long path its end; a name that is no text has none."""
+    """The end of a long path; a name that is not text is empty."""
     try:
         raw = file.encode()
     except UnicodeEncodeError:
@@ -81,7 +79,8 @@ def new_parts(agent: Agent, seen: set[int]) -> Iterator[Allocation]:
 @pytest.mark.parametrize(
     ("python", "board", "wish", "depth"),
     [
-        *((python, board, str(DEPTH), DEPTH) for python in PYTHONS for board in ("n150", "t3k")),
+        *((python, "n150", str(DEPTH), DEPTH) for python in PYTHONS),
+        ("3.12", "t3k", str(DEPTH), DEPTH),
         ("3.12", "n150", "3", 3),
         ("3.10", "n150", "999", DEEPEST),
     ],
@@ -89,7 +88,7 @@ def new_parts(agent: Agent, seen: set[int]) -> Iterator[Allocation]:
 def test_every_buffer_bears_its_operation_stack_and_shape(
     python: str, board: str, wish: str, depth: int, folder: Path
 ) -> None:
-    """And every part of a program those of the call that compiled it."""
+    """Every part of a program has the stack of the call that compiled it."""
     environment = {"TTMEM_STACKS": wish}
     seen: set[int] = set()
     count = 0
@@ -135,18 +134,18 @@ def test_what_is_no_depth_takes_no_stacks(wish: str, folder: Path) -> None:
             assert bool(buffers) == ("address" in record)
 
 
-# -- the workload is what it was ------------------------------------------------------------------------------------
+# -- no effect on the workload --------------------------------------------------------------------------------------
 
 
 def printed(text: str) -> list[str]:
-    """Without the numbers of processes, and without references to code: who remembers a stack keeps its code."""
+    """Without pids, and without references to code: an object that keeps a stack keeps its code."""
     return [re.sub(r"pid=\d+", "pid", line) for line in text.splitlines() if not line.startswith("code ")]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("ending", [("--fork", "--exit", "7"), ("--unclosed",)])
 def test_the_workload_is_what_it_was(python: str, ending: tuple[str, ...], folder: Path) -> None:
-    """Output, exit code, references, collections, tracers, threads, a forked child, leaks that nanobind reports."""
+    """Output, exit code, references, collections, tracers, threads, a forked child, leaks reported by nanobind."""
     with Bench(folder, python=python) as bench:
         plain = bench.plain("ttnn_undisturbed", *ending)
         agent = bench.preloaded("ttnn_undisturbed", *ending, TTMEM_STACKS=str(DEPTH))
@@ -168,7 +167,7 @@ def kept_in_maze(ledger: Ledger, record: dict[str, Any]) -> Allocation:
 
 
 def test_more_stacks_than_can_be_kept(folder: Path) -> None:
-    """The operation remains, what could not be kept is counted, and the memory of the workload has a bound."""
+    """The operation is kept, what could not be kept is counted, and the memory of the workload is limited."""
     begin, stacks = 0, {"TTMEM_STACKS": "6"}
     with watched("3.12", "ttnn_many_stacks", "n150", folder, "--stacks", str(MANY), environment=stacks) as running:
         collector, program = running
@@ -188,7 +187,7 @@ def test_more_stacks_than_can_be_kept(folder: Path) -> None:
 
 
 def test_code_that_is_gone_is_not_mistaken_for_what_came_after(folder: Path) -> None:
-    """Python gives the memory of code it has freed to other code, which then has the same address."""
+    """Python reuses the memory of freed code for other code, which then has the same address."""
     last, stacks = 3000, {"TTMEM_STACKS": "3"}
     arguments = ("--codes", "--stacks", str(last + 1))
     with watched("3.12", "ttnn_many_stacks", "n150", folder, *arguments, environment=stacks) as (collector, program):
@@ -199,11 +198,11 @@ def test_code_that_is_gone_is_not_mistaken_for_what_came_after(folder: Path) -> 
                 assert stack[1] == f"/code/{last}.py:1 <module>"
 
 
-# -- readers that come late, lose records, or read it from a file ---------------------------------------------------
+# -- readers that start late, lose records, or read from a file -----------------------------------------------------
 
 
 def test_late_and_slow_readers_see_stacks_and_shapes(folder: Path) -> None:
-    """One that falls a ring behind, and one that comes when the beginning is gone."""
+    """One that falls a ring behind, and one that starts when the begin is overwritten."""
     paths, stacks = 30_001, {"TTMEM_STACKS": "4"}
     with watched("3.12", "ttnn_many_stacks", "n150", folder, "--stacks", str(paths), environment=stacks) as running:
         collector, program = running
@@ -213,11 +212,11 @@ def test_late_and_slow_readers_see_stacks_and_shapes(folder: Path) -> None:
                 (agent,) = collector.agents.values()
             if record["what"] != "end":
                 continue
-            late, ledger = RingFold(Ring(os.dup(agent._fd)), 0.0), Ledger()
+            ledger = Ledger()
+            late = fold_into(ledger, Ring(os.dup(agent._fd)), program.pid)
             with closing(late.ring):
-                source = ledger.source(0.0, ProcessInfo(pid=program.pid, start=1), "agent", Confidence.EXACT)
-                late.fold(_ALL, ledger, source)
-                agent.fold.fold(_ALL, collector.ledger, agent.source)
+                read_all(late)
+                read_all(agent.fold)
                 assert late.lost > _ALL
                 assert agent.fold.lost > 0
             for account in (ledger, collector.ledger):
@@ -227,7 +226,7 @@ def test_late_and_slow_readers_see_stacks_and_shapes(folder: Path) -> None:
 
 
 def has_all(server: Server, noted: list[dict[str, Any]]) -> bool:
-    """Whether the server has heard of what was noted, to the end: shapes come last."""
+    """Whether the server has received all records; shapes come last."""
     allocations = server.get("/allocations?limit=10000")["allocations"]
     known = {
         (allocation["kind"], allocation["address"])
@@ -250,9 +249,9 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
             said = server.get("/allocations?limit=10000")["allocations"]
             server.stop()
     ledger = Ledger()
-    with open(file, "rb") as recorded:
-        EventFileReader(recorded).replay(ledger)
-    words = ("chip", "kind", "address", "size", "program", "cores", "tag", "shape", "line", "stack")
+    with Recording(str(file)) as recorded:
+        recorded.replay(ledger)
+    words = ("chips", "kind", "address", "size", "program", "cores", "tag", "shape", "line", "stack")
     again = [described(allocation) for allocation in ledger.allocations()]
 
     def sorted_words(rows: Sequence[Mapping[str, object]]) -> list[str]:
@@ -266,15 +265,15 @@ def test_a_recording_keeps_stacks_and_shapes(serve: Callable[..., Server], folde
 
 
 def steady(text: str) -> str:
-    """Without what differs from run to run, and from place to place: the sizes of the stand-ins for kernels."""
+    """Without values that differ from run to run and between machines: the sizes of the mock kernels."""
     text = re.sub(r"after [\d.]+ s", "after T s", re.sub(r"chip \d+ \(id \d+\)", "chip N (id ID)", text))
-    text = re.sub(r"(which take turns: )[\d.]+ \wiB", r"\1SIZE", text)
+    text = re.sub(r"(which use L1 in turn: )[\d.]+ \wiB", r"\1SIZE", text)
     text = re.sub(r"(?m)^ +[\d.]+ \wiB( +[\d,]+ .*)kernel [\d.]+ \wiB", r"SIZE\1kernel SIZE", text)
     return re.sub(r"(?m)^( +kernels) +[\d.]+ \wiB +[\d.]+ \wiB", r"\1 SIZE", text)
 
 
 def test_the_page_shows_what_happens(folder: Path) -> None:
-    """docs/attribution.md: its program runs, and prints what stands there."""
+    """docs/attribution.md: its program runs, and prints the output on the page."""
     page = (ROOT / "docs" / "attribution.md").read_text()
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     examples = re.findall(r"```\n\$ ttmem run (.*?) -- python demo/model.py\n(.*?)```", page, re.DOTALL)

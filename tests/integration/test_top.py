@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import machines
+from tests.recorded_stories import story_file
 from tests.support import PATIENCE, LegacyClient, Server, process_state, wait_until
 from tests.terminal import Terminal
 
@@ -25,7 +26,7 @@ _PLAIN = {name: value for name, value in os.environ.items() if name not in _OURS
 
 @pytest.fixture
 def env(folder: Path) -> dict[str, str]:
-    """Where no server is, and nothing has been chosen yet."""
+    """An environment without a server and without settings."""
     return {
         **_PLAIN,
         "LANG": "C.UTF-8",
@@ -53,7 +54,7 @@ def top(env: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
 
 @pytest.fixture
 def root(folder: Path) -> Path:
-    """Where a machine can be laid out."""
+    """A folder for a machine."""
     path = folder / "machine"
     path.mkdir()
     return path
@@ -85,7 +86,7 @@ def test_every_way_to_end(top: Callable[..., Terminal], root: Path, how: str | i
 
 
 def test_it_can_be_suspended(top: Callable[..., Terminal], root: Path) -> None:
-    """Ctrl-Z gives the shell its terminal back, and `fg` all of the screen to us."""
+    """Ctrl-Z returns the terminal to the shell, and `fg` draws the whole screen again."""
     machines.n150(root)
     terminal = top("--root", str(root))
     terminal.wait_for("01:00.0")
@@ -98,7 +99,7 @@ def test_it_can_be_suspended(top: Callable[..., Terminal], root: Path) -> None:
     assert terminal.restored()
     terminal.screen.resize(40, 120)
     terminal.process.send_signal(signal.SIGCONT)
-    text = terminal.wait_for("voltage")  # which does not change: all is drawn again
+    text = terminal.wait_for("voltage")  # its content does not change, so everything is drawn again
     assert "1 Overview" in text
     assert "quit" in text.splitlines()[-1]
     terminal.press("q")
@@ -107,7 +108,7 @@ def test_it_can_be_suspended(top: Callable[..., Terminal], root: Path) -> None:
 
 @pytest.mark.parametrize("owned", [True, False])
 def test_a_terminal_that_is_closed(top: Callable[..., Terminal], root: Path, owned: bool) -> None:
-    """Also if no signal tells of it, because the terminal is not the controlling one."""
+    """Also without a signal, if the terminal is not the controlling one."""
     machines.n150(root)
     terminal = top("--root", str(root), "-r", "100", owned=owned)
     terminal.wait_for("01:00.0")
@@ -116,7 +117,7 @@ def test_a_terminal_that_is_closed(top: Callable[..., Terminal], root: Path, own
 
 
 def test_a_terminal_that_is_closed_meanwhile(top: Callable[..., Terminal], root: Path) -> None:
-    """Whoever was suspended is told twice: to go on, and that there is nothing left to go on with."""
+    """A suspended process gets two signals: to continue, and that its terminal is gone."""
     machines.n150(root)
     terminal = top("--root", str(root), owned=True)
     terminal.wait_for("01:00.0")
@@ -205,7 +206,7 @@ def test_a_view_that_needs_a_server_is_not_reopened_without_one(
 
 
 def test_every_size(top: Callable[..., Terminal], root: Path) -> None:
-    """Each is drawn anew at once, and nothing of the one before is left."""
+    """Each is drawn at once, and nothing of the previous one is left."""
 
     def whole(text: str) -> bool:
         return text.count("1 Overview") == 1 and " 0 01:00.0" in text and "quit" in text.splitlines()[-1]
@@ -222,7 +223,7 @@ def test_every_size(top: Callable[..., Terminal], root: Path) -> None:
 
 
 def test_a_textual_without_its_private_parts(env: dict[str, str], root: Path) -> None:
-    """It is drawn the public way then: the same picture, at more cost."""
+    """Then the public interface is used for drawing: the same screen, at a higher cost."""
     machines.t3k(root)
     program = (
         "import sys, textual.app, textual._compositor; del textual._compositor.CompositorUpdate; "
@@ -265,7 +266,7 @@ def test_a_server_that_comes_goes_and_comes_again(
         with server.stopped():
             terminal.wait_for(" s OLD")
             assert "does not answer within 2 s" in terminal.wait_for("does not answer")
-            terminal.press("3")  # keys work all the same
+            terminal.press("3")  # keys still work
             terminal.wait_for("nothing to read")
         terminal.wait_for(lambda text: " OLD" not in text and "does not answer" not in text)
         terminal.press("q")
@@ -344,10 +345,78 @@ def test_wrong_usage(env: dict[str, str], wrong: list[str]) -> None:
 
 
 def test_textual_is_not_installed(top: Callable[..., Terminal], folder: Path) -> None:
-    """As if: a module of that name that cannot be imported stands in front of it."""
+    """Simulated: a module with that name that cannot be imported comes first in the path."""
     (folder / "without").mkdir()
     (folder / "without" / "textual.py").write_text("raise ImportError")
     paths = [str(folder / "without"), os.environ.get("PYTHONPATH", "")]
     terminal = top(more={"PYTHONPATH": os.pathsep.join(path for path in paths if path)})
     assert terminal.ended() == 1
     assert "pip install 'ttmem[top]'" in terminal.screen.text
+
+
+# -- recordings ------------------------------------------------------------------------------------------------------
+
+
+def moment(terminal: Terminal, words: str) -> str:
+    """Wait for a moment, which is named in the line before the last."""
+    return terminal.wait_for(lambda text: words in text.splitlines()[-2] and "loading" not in text, words)
+
+
+def test_a_recording(top: Callable[..., Terminal], folder: Path) -> None:
+    """Views, steps, a typed moment, the mouse, and playing to the end."""
+    terminal = top(story_file(folder), "--utc")
+    text = moment(terminal, "+7.000000s of 10.000s  at the last failed allocation")
+    assert "RECORDING" in text.splitlines()[0]
+    assert "100M/12.0G" in text
+    terminal.press("{{")  # the peaks before it
+    moment(terminal, "at the peak of l1 on chip 1")
+    terminal.press("[")
+    moment(terminal, "at the end of phase prefill")
+    terminal.wait_for("300M/12.0G")
+    terminal.press(".")
+    moment(terminal, "+4.000000s of 10.000s  after PhaseEnded, and 1 more at the same time")
+    terminal.press("6")
+    terminal.wait_for("ALLOCATIONS  2 allocations")
+    terminal.press("@+3s\r")
+    moment(terminal, "+3.000000s of 10.000s  3s after its start")
+    terminal.wait_for("ALLOCATIONS  3 allocations")
+    terminal.click(8, 37)
+    moment(terminal, "+0.")
+    terminal.press("\x1b[<0;60;38M\x1b[<32;65;38M\x1b[<32;70;38M\x1b[<0;70;38m")  # press, drag, release
+    dragged = moment(terminal, " +6.").splitlines()[-2]
+    terminal.press("\x1b[<35;20;38M")  # the mouse moves on without a button
+    terminal.press("1")
+    terminal.wait_for("100M/12.0G")
+    assert dragged in terminal.screen.text
+    terminal.press("^>>>>>>> ")
+    moment(terminal, "+10.000000s of 10.000s  at its end")
+    terminal.press("q")
+    assert terminal.ended() == 0
+    assert terminal.restored()
+
+
+def test_its_first_moment(top: Callable[..., Terminal], folder: Path) -> None:
+    terminal = top(story_file(folder), "--at", "peak:l1", size=(24, 80))
+    moment(terminal, "+5.000000s of 10.000s  at the peak of l1 on chip 771")
+    terminal.press("q")
+    assert terminal.ended() == 0
+
+
+def test_a_recording_that_was_cut_off(top: Callable[..., Terminal], folder: Path) -> None:
+    """What is readable is shown, and the screen and the last words say so."""
+    path = story_file(folder)
+    whole = Path(path).read_bytes()
+    Path(path).write_bytes(whole[:-40])
+    terminal = top(path, size=(24, 132))
+    text = moment(terminal, "at the last failed allocation")
+    assert "INCOMPLETE" in text.splitlines()[0]
+    assert re.match(r"incomplete: \d+ bytes at its end are no whole block", text.splitlines()[-1])
+    terminal.press("q")
+    assert terminal.ended() == 0
+    assert "what is readable is shown" in terminal.screen.text
+
+
+def test_an_empty_recording(top: Callable[..., Terminal], folder: Path) -> None:
+    terminal = top(story_file(folder, []))
+    assert terminal.ended() == 1
+    assert "the recording is empty" in terminal.screen.text

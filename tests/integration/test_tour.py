@@ -63,6 +63,10 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (USAGE, "top -r 99999", "'99999' is not a number"),
     (USAGE, "top --theme pink", "there is no 'pink'; choose from dark, light, high-contrast, mono"),
     (USAGE, "top -d ,", "',' names no chip"),
+    (FAILED, "top nowhere.ttmem", "nowhere.ttmem: No such file or directory"),
+    (FAILED, "top text.txt", "text.txt: not a ttmem recording"),
+    (USAGE, "top text.txt --socket server.sock", "--socket and FILE cannot be used together"),
+    (USAGE, "top --at peak", "--at needs a recording"),
     # run
     (USAGE, "run", "there is no command to run"),
     (USAGE, "run --", "there is no command to run"),
@@ -84,8 +88,23 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "run --json link -- true", "ttmem did not write it"),
     (FAILED, "run --record empty_folder -- true", "it is a folder"),
     (FAILED, "run --record text.txt -- true", "ttmem did not write it"),
-    (FAILED, "run --record nowhere/x.events -- true", "cannot write nowhere/x.events"),
+    (FAILED, "run --record nowhere/x.ttmem -- true", "cannot write nowhere/x.ttmem"),
     (5, "run --quiet --fail-on-leak -- true", "the agent saw no device being opened"),
+    # fit
+    (USAGE, "fit --board n150", "there is no command to run"),
+    (USAGE, "fit -- true", "--board is missing; choose from n150"),
+    (USAGE, "fit --board , -- true", "--board names no board; choose from n150"),
+    (USAGE, "fit --board n151 -- true", "there is no board 'n151'; choose from n150"),
+    (USAGE, "fit --board n150 --until later -- true", "'later' is no end of a run"),
+    (USAGE, "fit --board n150 --vary batch=9..1 -- true {batch}", "write the smaller number first"),
+    (USAGE, "fit --replay run.ttmem -- true", "--replay repeats a recording, so it takes no command"),
+    (USAGE, "fit --replay run.ttmem --board x9", "there is no board 'x9'; choose one from n150"),
+    (USAGE, "fit --board n150 --order largest-first -- true", "need --replay"),
+    (FAILED, "fit --replay nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
+    (FAILED, "fit --replay text.txt", "not a ttmem recording"),
+    (FAILED, "fit --board nowhere.yaml -- true", "cannot read nowhere.yaml: No such file or directory"),
+    (FAILED, "fit --describe --python nowhere/python", "nowhere/python cannot be run: No such file or directory"),
+    (FAILED, "fit --board n150 --python nowhere/python -- true", "nowhere/python cannot be asked for its ttnn"),
     # env
     (USAGE, "env --format toml", "there is no 'toml'; choose from shell, systemd, docker, k8s"),
     (USAGE, "env --depth many", "'many' is not a number of frames"),
@@ -107,17 +126,17 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (USAGE, "l1 --core 3", "'3' is not X,Y"),
     (USAGE, "l1 --core a,b", "'a,b' is not X,Y"),
     (USAGE, "l1 --at 5", "--at needs --file"),
-    (USAGE, "l1 --file run.events --socket x.sock", "--socket and --file cannot be used together"),
-    (USAGE, "l1 --file run.events --at yesterday", "not 'yesterday'"),
+    (USAGE, "l1 --file run.ttmem --socket x.sock", "--socket and --file cannot be used together"),
+    (USAGE, "l1 --file run.ttmem --at yesterday", "'yesterday' is not a moment"),
     (FAILED, "l1", "no ttmem server answers on /nonexistent/ttmem.sock"),
     (FAILED, "l1 --socket server.sock -d 99", "there is no chip '99'"),
-    (FAILED, "l1 --file nowhere/x.events", "nowhere/x.events: No such file or directory"),
-    (FAILED, "l1 --file empty_folder", "empty_folder is a folder; name an event file"),
-    (FAILED, "l1 --file text.txt", "not a ttmem event file"),
-    (FAILED, "l1 --file empty", "not a ttmem event file"),
-    (FAILED, "l1 --file run.events --core 99,99", "there is no core 99,99"),
-    (FAILED, "l1 --file run.events -d 9", "there is no chip '9'; there are n300 chip 0"),
-    (FAILED, "l1 --file run.events --at 1", "no process uses a chip at that time"),
+    (FAILED, "l1 --file nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
+    (FAILED, "l1 --file empty_folder", "empty_folder: a folder without segments of a recording"),
+    (FAILED, "l1 --file text.txt", "not a ttmem recording"),
+    (FAILED, "l1 --file empty", "not a ttmem recording"),
+    (FAILED, "l1 --file run.ttmem --core 99,99", "there is no core 99,99"),
+    (FAILED, "l1 --file run.ttmem -d 9", "there is no chip '9'; there are n300 chip 0"),
+    (FAILED, "l1 --file run.ttmem --at 1", "1 is outside the recording: it is "),
     # explain
     (USAGE, "explain", "FILE is missing"),
     (USAGE, "explain text.txt extra", "unknown option or argument: extra"),
@@ -125,7 +144,7 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "explain empty_folder", "empty_folder is a folder"),
     (FAILED, "explain empty", "no failure in empty"),
     (FAILED, "explain text.txt --all", "no failure in text.txt"),
-    (FAILED, "explain run.events", "no failure in run.events"),
+    (FAILED, "explain run.ttmem", "no failure in run.ttmem"),
     (FAILED, "explain /proc/self/mem", "/proc/self/mem: Input/output error"),
     # doctor
     (USAGE, "doctor extra", "unknown option or argument: extra"),
@@ -142,26 +161,57 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "dump --reports text.txt", "text.txt: Not a directory"),
     (FAILED, "dump --reports empty_folder", "no memory reports in empty_folder"),
     # leaks
-    (USAGE, "leaks --older soon", "not a time: 'soon'"),
-    (USAGE, "leaks --older -5", "not a time: '-5'"),
-    (USAGE, "leaks --older ''", "not a time: ''"),
+    (USAGE, "leaks --since soon", "'soon' is not a time"),
+    (USAGE, "leaks --since ''", "'' is not a time"),
+    (USAGE, "leaks --ignore ''", "a pattern is one line of text"),
+    (FAILED, "leaks --baseline nowhere.json", "nowhere.json: No such file or directory"),
+    (FAILED, "leaks --baseline broken.json", "broken.json is not the output of `ttmem leaks --json`"),
+    (FAILED, "leaks --baseline other.json", "other.json is not the output of `ttmem leaks --json`"),
+    (FAILED, "leaks --file run.ttmem --since phase:none", "there is no phase 'none'"),
+    (USAGE, "leaks --file run.ttmem --since soon", "'soon' is not a time"),
     (USAGE, "leaks --pid me", "'me' is not a process id"),
     (USAGE, "leaks --pid 1,,2", "'1,,2' is not a process id"),
     (USAGE, "leaks --pid", "--pid needs a value"),
     (FAILED, "leaks", "no ttmem server answers on /nonexistent/ttmem.sock"),
     (FAILED, "leaks --socket server.sock --pid 99999999", "99999999"),
     (FAILED, "leaks --socket server.sock -d 99", "there is no chip '99'; there is chip assumed:0"),
+    # diff
+    (USAGE, "diff", "OLD and NEW are missing"),
+    (USAGE, "diff run.ttmem", "NEW is missing"),
+    (USAGE, "diff run.ttmem run.ttmem --at +1s", "a moment of both recordings is peak"),
+    (USAGE, "diff run.ttmem run.ttmem --by colour", "there is no 'colour'"),
+    (USAGE, "diff run.ttmem run.ttmem --fail sram:1", "'sram:1' is not a limit"),
+    (USAGE, "diff run.ttmem run.ttmem --fail dram:much", "'much' of 'dram:much' is neither a size nor a percentage"),
+    (FAILED, "diff nowhere/x.ttmem run.ttmem", "nowhere/x.ttmem: No such file or directory"),
+    (FAILED, "diff run.ttmem text.txt", "text.txt is neither a recording nor the output of `ttmem run --json`"),
+    (FAILED, "diff run.ttmem run.ttmem --at phase:none", "it has no phases"),
     # replay
     (USAGE, "replay", "FILE is missing"),
-    (USAGE, "replay run.events --at yesterday", "not 'yesterday'"),
-    (USAGE, "replay run.events --at ''", "not ''"),
-    (USAGE, "replay run.events --at nan", "not 'nan'"),
-    (USAGE, "replay run.events --by colour", "there is no 'colour'"),
-    (USAGE, "replay run.events --peaks --by op", "--by and --peaks cannot be used together"),
-    (FAILED, "replay nowhere/x.events", "nowhere/x.events: No such file or directory"),
-    (FAILED, "replay empty_folder", "empty_folder is a folder; name an event file"),
-    (FAILED, "replay text.txt", "not a ttmem event file"),
-    (FAILED, "replay empty", "not a ttmem event file"),
+    (USAGE, "replay run.ttmem --at yesterday", "'yesterday' is not a moment"),
+    (USAGE, "replay run.ttmem --at ''", "'' is not a moment"),
+    (USAGE, "replay run.ttmem --at nan", "'nan' is not a moment"),
+    (USAGE, "replay run.ttmem --by colour", "there is no 'colour'"),
+    (USAGE, "replay run.ttmem --peaks --by op", "--by and --peaks cannot be used together"),
+    (FAILED, "replay nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
+    (FAILED, "replay empty_folder", "empty_folder: a folder without segments of a recording"),
+    (FAILED, "replay text.txt", "not a ttmem recording"),
+    (FAILED, "replay empty", "not a ttmem recording"),
+    # stats
+    (USAGE, "stats", "FILE is missing"),
+    (USAGE, "stats run.ttmem --from yesterday", "--from: 'yesterday' is not a moment"),
+    (USAGE, "stats run.ttmem --from end --until +0s", "--from end is later than --until +0s; exchange the two"),
+    (FAILED, "stats run.ttmem --until +9h", "--until +9h: +9h is outside the recording"),
+    (FAILED, "stats run.ttmem --from phase:warm", "--from phase:warm: it has no phases"),
+    (FAILED, "stats run.ttmem -d 99", "there is no chip '99'"),
+    (FAILED, "stats nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
+    (FAILED, "stats text.txt", "not a ttmem recording"),
+    # tree
+    (USAGE, "tree run.ttmem --depth 0", "'0' is not a number of levels from 1 up"),
+    (USAGE, "tree run.ttmem --min lots", "not a size: 'lots'"),
+    (USAGE, "tree run.ttmem --search ''", "the text is empty"),
+    (USAGE, "tree run.ttmem --pool l2", "--pool: there is no 'l2'; choose from dram"),
+    (FAILED, "tree run.ttmem --at +9h", "--at +9h: +9h is outside the recording"),
+    (FAILED, "tree text.txt", "not a ttmem recording"),
     # import
     (USAGE, "import", "FILE is missing"),
     (USAGE, "import report.json --board n151", "there is no 'n151'"),
@@ -172,11 +222,11 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "import text.txt", "neither JSON of ttnn nor an SQLite database"),
     (FAILED, "import other.json", "not a report of ttnn"),
     (FAILED, "import broken.json", "the file is cut off"),
-    (FAILED, "import run.events", "`ttmem replay` shows it"),
+    (FAILED, "import run.ttmem", "`ttmem replay` shows it"),
     (FAILED, "import report.json --rank 1", "--rank is for databases"),
     (FAILED, "import report.json -o empty_folder", "it is a folder"),
     (FAILED, "import report.json -o text.txt", "ttmem did not write it"),
-    (FAILED, "import report.json -o nowhere/x.events", "cannot write nowhere/x.events"),
+    (FAILED, "import report.json -o nowhere/x.ttmem", "cannot write nowhere/x.ttmem"),
     # completion and demo
     (USAGE, "completion", "SHELL is missing"),
     (USAGE, "completion fish", "there is no 'fish'; choose from bash, zsh, tcsh"),
@@ -191,7 +241,7 @@ TOUR: tuple[tuple[int, str, str], ...] = (
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder with files that are not what they should be, a server, and a socket on which something else answers."""
+    """A folder with invalid files, a server, and a socket of another program."""
     with tempfile.TemporaryDirectory(prefix="ttmem-") as name:
         folder = Path(name)
         (folder / "empty_folder").mkdir()
@@ -201,7 +251,7 @@ def place() -> Iterator[Path]:
         (folder / "other.json").write_text('{"a": 1}')
         (folder / "broken.json").write_text("[")
         (folder / "report.json").write_bytes((ROOT / "tests/data/imports/n300_report.json").read_bytes())
-        subprocess.run([*TTMEM, "import", "report.json", "-o", "run.events"], cwd=folder, check=True, timeout=PATIENCE)
+        subprocess.run([*TTMEM, "import", "report.json", "-o", "run.ttmem"], cwd=folder, check=True, timeout=PATIENCE)
         with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as dead_api:
             dead.bind(str(folder / "dead.sock"))
             dead_api.bind(str(folder / "dead.api.sock"))

@@ -30,7 +30,7 @@ from ttmem.model.schema import Telemetry
 from ttmem.sources import umd, umd_reader
 
 Json = dict[str, Any]
-VERSIONS = ("0.9.12", "0.9.14")  # what tt-smi pins, and the newest
+VERSIONS = ("0.9.12", "0.9.14")  # the version that tt-smi pins, and the newest
 FIRST, SECOND, THIRD = "0000:01:00.0", "0000:02:00.0", "0000:03:00.0"
 
 
@@ -39,7 +39,7 @@ FIRST, SECOND, THIRD = "0000:01:00.0", "0000:02:00.0", "0000:03:00.0"
 
 @functools.cache
 def library(version: str) -> str:
-    """An interpreter that can import the real tt-umd; installed when first asked for."""
+    """An interpreter that can import the real tt-umd. It is installed on first use."""
     folder = ROOT / ".cache" / "umd" / f"{version}-py{sys.version_info[0]}.{sys.version_info[1]}"
     python = folder / "bin" / "python"
     with _locked(folder.with_name(f"{folder.name}.lock")):
@@ -52,7 +52,7 @@ def library(version: str) -> str:
 
 
 def real(version: str, code: str, **values: object) -> Any:
-    """What the code prints, as JSON, beside the real library."""
+    """The output of the code, as JSON, with the real library."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TT_", "PYTHON"))}
     prelude = "import json, sys\nfrom ttmem.sources import umd, umd_reader\nargs = json.loads(sys.argv[1])\n"
     done = subprocess.run(
@@ -103,7 +103,7 @@ print(json.dumps([lacks, tags, legacy, hasattr(tt_umd.FirmwareInfoProvider, "get
     assert not bound, "then it need not be read by its tag any more"
 
 
-# The library's own options, cluster descriptor, enumerations and versions; only the devices are made up.
+# The library's own options, cluster descriptor, enumerations and versions; only the devices are simulated.
 MADE_UP_DEVICES = """
 import os, tt_umd
 class Tags:
@@ -179,7 +179,7 @@ def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(folder)
     monkeypatch.setenv("UMD_STAND_IN", str(bench.file))
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/tests/programs/umd:{ROOT}/src")
-    monkeypatch.setenv("TT_VISIBLE_DEVICES", "7")  # somebody's own choice is for their job
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "7")  # a user's own setting is for their job
     return bench
 
 

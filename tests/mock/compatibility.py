@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.agents import Collector
-from tests.integration.test_agent_oracle import Oracle
 from tests.integration.test_agent_programs import Layout, binaries, captured_layout, elfs, our_layout, programs_of
 from tests.mock.program import Program
 from tests.mock.wheel import ROOT, VERSION, Wheel, wheel
+from tests.oracle import Oracle
 from ttmem.doctor.hook_coverage import look
 from ttmem.doctor.required_symbols import required_symbols
 from ttmem.model.kinds import Kind

@@ -10,32 +10,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.mock.boards import board_named, descriptor
+from ttmem.agent import KERNEL_COMPILER, require_file
+from ttmem.fit.mock_environment import settings_for
 
 VERSION = "0.81.1"
 PYTHONS = ("3.10", "3.12")  # the versions there are wheels for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "ttnn"
-COMPILER = Path(__file__).with_name("compiler.cpp")
 SHARED_MEMORY = Path("/dev/shm")
 
 # A caller's settings of these kinds would change what is tested. If CI is set, ttnn paints its log.
 _DROPPED = ("TT_", "TTNN_", "TTMEM_", "OMPI_", "PYTHON", "LD_PRELOAD", "VIRTUAL_ENV", "CI")
-# Without these, older versions do not run on mock devices: the first that runs without, the variable, its value.
-_SETTINGS = (
-    ((0, 75), "TT_METAL_SLOW_DISPATCH_MODE", "1"),  # no command queues
-    ((0, 68), "TT_METAL_INSPECTOR", "0"),
-)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 class Wheel(NamedTuple):
@@ -63,7 +56,7 @@ class Wheel(NamedTuple):
         described.write_text(descriptor(board, chip_ids(board, chip_id_seed)))
         return {
             **{key: value for key, value in os.environ.items() if not key.startswith(_DROPPED)},
-            **{name: value for before, name, value in _SETTINGS if _number(self.version) < before},
+            **settings_for(self.version),
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
             "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(described),
@@ -74,6 +67,15 @@ class Wheel(NamedTuple):
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMPI_MCA_btl": "self",  # otherwise each process leaves 16 MiB in /dev/shm
         }
+
+
+def in_turn(cases: Iterable[str]) -> list[tuple[str, str]]:
+    """Each case with one version of Python. Both wheels are built from the same C++, so each runs half of the cases.
+
+    >>> in_turn(["one", "two", "three"])
+    [('one', '3.10'), ('two', '3.12'), ('three', '3.10')]
+    """
+    return list(zip(cases, cycle(PYTHONS)))
 
 
 def chip_ids(board: str, chip_id_seed: int) -> dict[int, int]:
@@ -143,17 +145,9 @@ def _install(folder: Path, python: str, version: str = VERSION, base: Wheel | No
 
 
 def _install_compiler(package: Path) -> None:
-    """ttnn finds its prebuilt firmware by the compiler's version: that must be the one the wheel was built with."""
-    settings = dict(
-        line.replace("'", "").split("=", 1)
-        for line in (package / "tt_metal" / "sfpi-version").read_text().splitlines()
-        if "=" in line
-    )
-    version = f'-DVERSION="{settings["sfpi_version"]}[{settings["sfpi_build"]}]"'
-    firmware = f'-DFIRMWARE="{package / "tt_metal" / "pre-compiled"}"'
-    recipe = ["-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-static-libstdc++", "-static-libgcc"]
-    recipe += [version, firmware]
-    made_from = hashlib.sha256(repr(recipe).encode() + COMPILER.read_bytes()).hexdigest()
+    """The stand-in of `ttmem fit`; it reads the version to print from the wheel."""
+    compiler = require_file(KERNEL_COMPILER).read_bytes()
+    made_from = hashlib.sha256(compiler).hexdigest()
     sfpi = package / "runtime" / "sfpi"
     stamp = sfpi / "made-from"
     if stamp.exists() and stamp.read_text() == made_from:
@@ -162,7 +156,8 @@ def _install_compiler(package: Path) -> None:
     for needed in (target.parent, sfpi / "include"):
         needed.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{os.getpid()}")
-    _run(["g++", *recipe, str(COMPILER), "-o", str(scratch)])
+    scratch.write_bytes(compiler)
+    scratch.chmod(0o755)
     scratch.rename(target)
     stamp.write_text(made_from)
 

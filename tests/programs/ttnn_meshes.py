@@ -48,6 +48,11 @@ class Meshes:
         ttnn.close_mesh_device(self.meshes.pop())
         return {"op": "close", "mesh": last}
 
+    def buffers(self) -> list[list[list[int]]]:
+        """Type and address of every buffer of each mesh, from ttnn's own list."""
+        listed = [ttnn._ttnn.reports.get_buffers([mesh]) for mesh in self.meshes]
+        return [sorted([buffer.buffer_type.value, buffer.address] for buffer in buffers) for buffers in listed]
+
     def allocated(self) -> list[dict[str, int]]:
         """Bytes in one bank of each kind on each mesh."""
         return [
@@ -73,7 +78,7 @@ def main() -> None:
     report(header={"l1_small_size": L1_SMALL_SIZE, "parts": PARTS, "chips": chips, "compute_grid": [grid.x, grid.y]})
     for number in range(arguments.steps):
         record = meshes.close_last() if number == arguments.steps // 2 else meshes.step(number)
-        report(step=number, **record, allocated=meshes.allocated())
+        report(step=number, **record, allocated=meshes.allocated(), buffers=meshes.buffers())
     meshes.live.clear()
     for mesh in reversed(meshes.meshes):
         ttnn.close_mesh_device(mesh)

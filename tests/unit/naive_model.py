@@ -25,7 +25,7 @@ _KERNELS = (Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL)
 
 
 def pool_of(kind: Kind) -> Pool:
-    """Rule 8: trace belongs to DRAM; what no allocator gives out is apart; fabric kernels are outside the grid."""
+    """Rule 8: traces are in DRAM; L1 without an allocator has its own pool; fabric kernels are outside the grid."""
     if kind in (Kind.DRAM, Kind.TRACE):
         return Pool.DRAM
     if kind in (Kind.L1, Kind.L1_SMALL):
@@ -36,7 +36,7 @@ def pool_of(kind: Kind) -> Pool:
 
 
 def space_of(kind: Kind) -> str:
-    """Rule 1: where an address means one place."""
+    """Rule 1: the address space in which an address is unique."""
     if kind in (Kind.DRAM, Kind.TRACE):
         return "dram"
     return "host" if kind is Kind.HOST else "l1"
@@ -51,7 +51,7 @@ class Party:
     voices: dict[str, Voice] = field(default_factory=dict)
     anomalies: Counter[str] = field(default_factory=Counter)
     phases: dict[tuple[Voice, int], Open] = field(default_factory=dict)
-    runs: dict[str, list[Run]] = field(default_factory=dict)  # by path, of phases that ended
+    runs: dict[str, list[Run]] = field(default_factory=dict)  # by path, of phases that have ended
     exited: bool = False
 
     def __repr__(self) -> str:
@@ -65,14 +65,14 @@ class Voice:
     party: Party
     name: str
     confidence: Confidence
-    heard: set[int] = field(default_factory=set)  # device numbers it has said anything about
-    spoke: dict[tuple[int, Kind], tuple[int, ...]] = field(default_factory=dict)  # when first, on the present chip
-    released: set[int] = field(default_factory=set)  # device numbers it has named in a FREE
+    heard: set[int] = field(default_factory=set)  # device numbers in any of its reports
+    spoke: dict[tuple[int, Kind], tuple[int, ...]] = field(default_factory=dict)  # first report, on the present chip
+    released: set[int] = field(default_factory=set)  # device numbers in its frees
     freed: set[tuple[Device, Hashable]] = field(default_factory=set)
-    launched: set[tuple[Device, int, int]] = field(default_factory=set)  # (device as named, device number, program)
+    launched: set[tuple[Device, int, int]] = field(default_factory=set)  # (device in the event, device number, program)
     generation: int | None = None
     confirmed: list[Item] = field(default_factory=list)
-    renewed: set[int] = field(default_factory=set)  # phases named since the resync began
+    renewed: set[int] = field(default_factory=set)  # phases reported since the resync began
 
     @property
     def kindless(self) -> bool:
@@ -84,10 +84,10 @@ class Voice:
 
 @dataclass(eq=False)
 class Item:
-    """One live allocation; ``place`` is what makes it that allocation within its source and device number (rule 1)."""
+    """One live allocation. ``place`` identifies it within its source and device number (rule 1)."""
 
     voice: Voice
-    device: Device  # as it was named: one number, or all numbers of a mesh
+    device: Device  # the device in the event: one number, or all numbers of a mesh
     number: int
     place: tuple[Hashable, ...]
     kind: Kind
@@ -97,7 +97,7 @@ class Item:
     program: int | None  # None for buffers, which belong to no program
     extra: ev.Extra | None
     born: int
-    waiting: bool  # its source is telling anew what it holds: what is new counts when it has finished
+    waiting: bool  # it was added during a resync of its source, and counts when the resync ends
 
     @property
     def chip(self) -> str:
@@ -109,12 +109,12 @@ class Item:
 
     @property
     def counted(self) -> int:
-        """Rule 9: what lies inside an L1 buffer is not added again."""
+        """Rule 9: an allocation inside an L1 buffer is not added again."""
         return 0 if self.shared else self.size
 
     @property
     def reserved(self) -> int | None:
-        """None if its source did not say."""
+        """None if its source did not report it."""
         taken = self.extra.reserved if self.extra is not None else None
         return 0 if taken is not None and self.shared else taken
 
@@ -124,7 +124,7 @@ class Item:
 
 
 class Sum(NamedTuple):
-    """What one total comes to."""
+    """The values of one total."""
 
     used: int = 0
     count: int = 0  # type: ignore[assignment]  # a NamedTuple may have a field of this name
@@ -133,7 +133,7 @@ class Sum(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The highest value a total had, and everything it counted then."""
+    """The highest value of a total, and all allocations that it counted then."""
 
     value: int
     time: float
@@ -141,7 +141,7 @@ class Best(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What a process held just before it exited."""
+    """What a process held directly before it exited."""
 
     party: Party
     items: list[Item]
@@ -149,12 +149,12 @@ class Picture(NamedTuple):
 
 
 Device = Any  # an int or a tuple of them
-OnChip = Any  # an event with one device number, also where it was on a mesh
+OnChip = Any  # an event with one device number, also if it was on a mesh
 Key = tuple[Any, ...]  # ("kind", chip, kind), ("pool", chip, pool) or ("share", party, chip, pool)
 
 
 class Open(NamedTuple):
-    """A phase that has not ended: every total of its process as it was, and at most since."""
+    """A phase that has not ended: the value of every total of its process at its begin, and the maximum since."""
 
     path: str
     complete: bool
@@ -184,7 +184,7 @@ Rows = dict[tuple[str, Any], tuple[int, int, int]]  # (chip, pool or (device, ki
 
 
 class NaiveAccount:
-    """Who holds what, found by looking."""
+    """The account, computed by searching all allocations at each query."""
 
     def __init__(self, allocations_per_process: int = 4_000_000) -> None:
         self.allocations_per_process = allocations_per_process
@@ -199,9 +199,9 @@ class NaiveAccount:
         self.reserved_peak: dict[Key, int] = {}
         self.ran: dict[str, dict[int, Running]] = {}  # chip -> core -> program run last there
         self._time = 0.0
-        self._device: Device = 0  # of the event that is applied, as it was named
-        self._full = False  # had the process all allocations it may have, before the event
-        self._moved: set[Party] = set()  # whose allocations are elsewhere since this event
+        self._device: Device = 0  # device of the current event, as in the event
+        self._full = False  # whether the process had reached its limit of allocations before the event
+        self._moved: set[Party] = set()  # processes whose allocations moved with this event
         self._members: dict[Key, list[Item]] = {}
         self._sums: dict[Key, Sum] = {}
         self._believed: dict[tuple[Party, str, Kind], Voice] = {}
@@ -214,7 +214,7 @@ class NaiveAccount:
         self.seq += 1
         self._time = time
         if voice is not None and voice.party.exited:
-            voice.party.anomalies["posthumous"] += 1  # rule 3
+            voice.party.anomalies["after_exit"] += 1  # rule 3
         else:
             self._handle(voice, event)
         self._look(time)
@@ -222,7 +222,7 @@ class NaiveAccount:
             self.recent = {key: Best(total.used, time, self._members[key]) for key, total in self._sums.items()}
 
     def _handle(self, voice: Voice | None, event: ev.Event) -> None:
-        """An event about a mesh happens on each of its chips, but what is odd about it is counted once."""
+        """An event about a mesh is applied on each of its chips, but its anomalies are counted once."""
         handler: Callable[[Any, Any], None] = getattr(self, "_on_" + type(event).__name__)
         self._device = getattr(event, "device", 0)
         if voice is not None:
@@ -240,11 +240,11 @@ class NaiveAccount:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def sums(self) -> dict[Key, Sum]:
-        """Every total that is not nothing."""
+        """Every total that is not 0."""
         return self._sums
 
     def counts(self, item: Item) -> bool:
-        """Rule 12: per chip and kind the strongest source of a process counts, on a tie the first that spoke."""
+        """Rule 12: for each chip and kind, the source with the highest confidence counts; of equals, the first one."""
         return self._believed[item.voice.party, item.chip, item.kind] is item.voice and not item.waiting
 
     def take_high(self, key: Key) -> int:
@@ -254,7 +254,7 @@ class NaiveAccount:
         return high
 
     def used_by_number(self) -> Counter[tuple[int, Kind]]:
-        """What a legacy query asks for: bytes by the numbers that processes call their devices by."""
+        """The answer to a legacy query: bytes by device number of the processes."""
         used = Counter[tuple[int, Kind]]()
         for item in self.live:
             if self.counts(item):
@@ -277,7 +277,7 @@ class NaiveAccount:
         return total
 
     def rows(self, phase: Open, party: Party) -> Rows:
-        """What a phase comes to now; a source that is not believed about a kind is not shown."""
+        """The current values of a phase, without kinds of sources that do not count."""
         now, rows = self._held(party), Rows()
         for key in {*now, *phase.begin, *phase.peak}:
             if key[0] == "share":
@@ -296,10 +296,10 @@ class NaiveAccount:
         return [item for item in self.live if item.voice.party is party]
 
     def live_count(self, party: Party) -> int:
-        """Live allocations; one on a mesh is one, on however many chips it is."""
+        """Live allocations. One on a mesh is one allocation, regardless of its number of chips."""
         return len(whole(self.held_by(party)))
 
-    # -- allocations come ---------------------------------------------------------------------------------------------
+    # -- allocations --------------------------------------------------------------------------------------------------
 
     def _on_Allocated(self, voice: Voice, event: OnChip) -> None:
         if not 0 < event.size <= LARGEST_SIZE or not self._hear(voice, event.device):
@@ -315,14 +315,14 @@ class NaiveAccount:
             program = None
             allocator = event.extra.allocator if event.extra else 0
             place = ("buffer", space_of(kind), event.address, allocator) if event.address else ("nowhere", self.seq)
-            if event.ident:  # rule 1: the source's own number tells it from others, and nothing else does
+            if event.ident:  # rule 1: only the number from the source identifies it
                 place = ("number", event.ident)
         old = self._at(voice, event.device, place)
         if old is not None and place[0] == "number" and not (event.refs and old.address == event.address):
             again = False
         else:
             again = old is not None and (old.size, old.kind) == (event.size, kind)
-            if old is not None and event.refs and old.extra != event.extra:  # re-sent, and it is another one
+            if old is not None and event.refs and old.extra != event.extra:  # sent again, with other properties
                 again = False
         if old is not None and again:
             if event.kind not in _KERNELS:  # rule 7: a kernel loaded twice is one load
@@ -345,7 +345,7 @@ class NaiveAccount:
         voice.confirmed.append(item)
         voice.spoke.setdefault((event.device, kind), (self.seq,))
 
-    # -- allocations go -----------------------------------------------------------------------------------------------
+    # -- frees --------------------------------------------------------------------------------------------------------
 
     def _on_Freed(self, voice: Voice, event: OnChip) -> None:
         if event.device < 0:
@@ -378,7 +378,7 @@ class NaiveAccount:
             self._surplus(voice, event.device, event.address)
 
     def _matching(self, voice: Voice, event: OnChip) -> list[Item]:
-        """The buffers a FREE may mean: with a kind, those of its address space; without, all at the address."""
+        """The buffers that a FREE may refer to: with a kind, those in its space; without, all at the address."""
         here = [i for i in self._buffers(voice) if (i.device, i.number) == (self._device, event.device)]
         if event.ident:
             return [i for i in here if i.place == ("number", event.ident)]
@@ -458,7 +458,7 @@ class NaiveAccount:
             return
         if any(number in other.heard for other in party.voices.values()):
             self._moved.add(party)
-        for other in party.voices.values():  # on the new chip each of them comes after whoever was there
+        for other in party.voices.values():  # on the new chip, the sources that were already there come first
             other.spoke = {
                 (n, kind): (self.seq, *order) if n == number else order for (n, kind), order in other.spoke.items()
             }
@@ -551,7 +551,7 @@ class NaiveAccount:
         party.runs.setdefault(phase.path, []).append(run)
 
     def _held(self, party: Party) -> dict[Key, int]:
-        """Every total of a process that is not nothing: by pool, and what each source says by kind."""
+        """Every total of a process that is not 0: by pool, and for each source by kind."""
         return self._sum_of(item for item in self.held_by(party) if not item.waiting)
 
     def _sum_of(self, items: Iterable[Item]) -> dict[Key, int]:
@@ -564,14 +564,14 @@ class NaiveAccount:
         return dict(held)
 
     def _begin_anew(self, party: Party) -> None:
-        """Its allocations count elsewhere than before: open phases begin with what there was before this event."""
+        """Its allocations count in other totals now: open phases begin with the values before this event."""
         old = [item for item in self.held_by(party) if not item.waiting and item.born < self.seq]
         for key, phase in party.phases.items():
             now = self._sum_of(old)
             party.phases[key] = phase._replace(complete=False, begin=now, peak=dict(now))
 
     def _on_PeaksReset(self, voice: Voice | None, event: ev.PeaksReset) -> None:
-        """Done in apply(), once the totals are known."""
+        """Done in apply(), when the totals are known."""
 
     def _on_Claimed(self, voice: Voice, event: ev.Claimed) -> None:
         """A label."""
@@ -579,10 +579,10 @@ class NaiveAccount:
     def _on_Mark(self, voice: Voice | None, event: ev.Mark) -> None:
         """A label."""
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- sums ----------------------------------------------------------------------------------------------------
 
     def _look(self, time: float) -> None:
-        """Sum everything up anew, and remember what is higher than ever."""
+        """Compute all sums again, and store new peaks."""
         believed, self._believed = self._believed, {}
         for party in self.parties.values():
             for voice in party.voices.values():
@@ -609,7 +609,7 @@ class NaiveAccount:
                     phase.peak[key] = max(phase.peak.get(key, 0), used)
 
     def _consider(self, corner: tuple[Party, str, Kind], voice: Voice, order: tuple[int, ...]) -> None:
-        """Give the corner to this voice if it is stronger than the one that has it, or as strong and earlier."""
+        """Use this source if its confidence is higher than that of the present one, or if it is equal and earlier."""
         now = self._believed.get(corner)
         if now is None:
             self._believed[corner] = voice
@@ -651,7 +651,7 @@ class NaiveAccount:
         self.live = [item for item in self.live if item not in items]
 
     def _hear(self, voice: Voice, number: int) -> bool:
-        """A device number was named; the chip it means is assumed unless the process has said."""
+        """A device number was used. Its chip is assumed unless the process reported it."""
         if number < 0:
             return False
         if number not in voice.party.numbers:
@@ -675,7 +675,7 @@ class NaiveAccount:
 
 
 def whole(items: Iterable[Item]) -> list[Item]:
-    """One item for each allocation: that on the first chip of its mesh."""
+    """One item for each allocation: the one on the first chip of its mesh."""
     return [item for item in items if not isinstance(item.device, tuple) or item.number == item.device[0]]
 
 
@@ -685,7 +685,7 @@ def _sum(items: list[Item]) -> Sum:
 
 
 def _part_place(program: int, kind: Kind, address: int, cores: int) -> tuple[Hashable, ...]:
-    """An unload does not say the kernel's type, so the three types are one."""
+    """An unload does not include the type of the kernel, so the three types are one."""
     return "part", program, Kind.KERNEL if kind in _KERNELS else kind, address, cores
 
 
@@ -694,10 +694,10 @@ def _cores(mask: int) -> set[int]:
 
 
 def kind_of_id(geometry: Geometry | None, ident: int) -> Kind:
-    """Rule 10: (x<<48)|(y<<32)|address names one core's memory if x, y and the address exist on the chip."""
+    """Rule 10: (x<<48)|(y<<32)|address is memory of one core if x, y and the address exist on the chip."""
     x, y, address = ident >> 48, ident >> 32 & 0xFFFF, ident & 0xFFFF_FFFF
     columns, rows, l1_size = 17, 12, 1_572_864
-    map_end, base = 35_168, 105_824  # an unknown chip is taken for a Wormhole
+    map_end, base = 35_168, 105_824  # an unknown chip is treated as a Wormhole
     if geometry is not None:
         columns = 10 if geometry.arch is Arch.WORMHOLE_B0 else 17
         l1_size, map_end, base = geometry.l1_size, geometry.map_end, geometry.l1_base
@@ -709,5 +709,5 @@ def kind_of_id(geometry: Geometry | None, ident: int) -> Kind:
 
 
 def largest(items: list[Item]) -> Iterator[Item]:
-    """The allocations that a list of the largest ones must show, up to ties."""
+    """The allocations that a list of the largest ones must contain, except for ties."""
     return iter(sorted(items, key=lambda item: -item.size)[:KEPT])

@@ -22,7 +22,7 @@ FORMAT = "<iI" + "Q" * 4 * len(GAUGES)
 
 
 class Entries:
-    """Stands in for the agent's entry points, and notes how it was called."""
+    """Replaces the agent's entry points, and records the calls."""
 
     def __init__(self, *rows: tuple[int, int]) -> None:
         self.rows = rows  # device, kinds
@@ -75,7 +75,7 @@ def test_what_is_asked(entries: Entries) -> None:
 
 
 def test_a_row_is_the_agents() -> None:
-    """Its fields in order, and room for as many as there can be."""
+    """The fields are in order, and there is room for the maximum number of them."""
     fields = re.search(r"struct Metered \{(.*?)\};", ENTRIES, re.S)
     assert fields is not None
     assert re.findall(r"(\w[\w:]*) (\w+)(?:\[.*?\])?;", fields[1]) == [

@@ -14,9 +14,9 @@ from tests import elf
 from ttmem import __version__, agent
 
 EXPORTS = re.compile(r"_ZNK?2tt8tt_metal|ttmem_agent_")
-# libdl and libpthread: a glibc older than 2.34 has them apart.
+# libdl and libpthread: separate libraries in a glibc older than 2.34.
 NEEDED = re.compile(r"(libc\.so\.6|libgcc_s\.so\.1|ld-linux-.*\.so\.\d|libdl\.so\.2|libpthread\.so\.0)")
-NEWEST_GLIBC = (2, 34)  # what ttnn's own wheels want
+NEWEST_GLIBC = (2, 34)  # the requirement of ttnn's own wheels
 MOST_BYTES = 400_000
 
 
@@ -89,6 +89,22 @@ def test_it_loads_with_an_older_glibc(library: elf.Library) -> None:
 
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.removeprefix("GLIBC_").split(".") if part.isdigit())
+
+
+@pytest.mark.parametrize("name", [agent.FIT_LIBRARY, agent.KERNEL_COMPILER])
+def test_the_files_of_fit_load_anywhere(name: str) -> None:
+    found = elf.read(agent.require_file(name))
+    assert [name for name in found.needed if not NEEDED.fullmatch(name)] == []
+    versions = [symbol.version for symbol in found.symbols if symbol.version.startswith("GLIBC_")]
+    assert max(map(_number, versions)) <= NEWEST_GLIBC
+
+
+def test_the_library_of_fit_shows_only_what_it_replaces() -> None:
+    """Functions of tt-metal, and those that open files."""
+    found = elf.read(agent.require_file(agent.FIT_LIBRARY))
+    exported = {symbol.name for symbol in found.symbols if symbol.defined}
+    others = {name for name in exported if not name.startswith(("_ZN2tt8tt_metal", "_ZNK2tt8tt_metal"))}
+    assert others == {"open", "open64", "__open_2", "__open64_2"}
 
 
 def test_its_pages_are_shared_and_few(library: elf.Library) -> None:

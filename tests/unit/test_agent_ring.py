@@ -36,12 +36,13 @@ from ttmem.wire.agent_ring import (
     RingError,
     RingEvent,
 )
+from ttmem.wire.table_copy import copy_table
 
 SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 32, 4, 4, 4096
 
 
 class Memory(RingMemory):
-    """Memory small enough to overflow everything in it."""
+    """A memory so small that everything in it overflows."""
 
     def __init__(self, size: int | None = None, seals: int = SEALS) -> None:
         super().__init__(slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS, size=size, seals=seals)
@@ -64,11 +65,11 @@ def ring(memory: Memory) -> Iterator[Ring]:
     opened.close()
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------
+# -- refused memory -------------------------------------------------------------------------------------------------
 
 
 def refused(fd: int) -> str:
-    """Why; and the descriptor is closed all the same."""
+    """The reason. The descriptor is closed as well."""
     with pytest.raises(RingError) as error:
         Ring(fd)
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -151,7 +152,7 @@ def test_parts_that_are_too_many_or_none(memory: Memory, count: str) -> None:
 
 
 def test_a_ring_of_one_slot_is_refused_or_moves_on(memory: Memory) -> None:
-    """With one slot, every record is about to be overwritten: a reader must not wait for one for ever."""
+    """With one slot, every record is about to be overwritten: a reader must not wait forever for one."""
     memory.put(ring_slots=1, head=7)
     try:
         ring = memory.open()
@@ -193,7 +194,7 @@ def test_what_was_overwritten_is_counted(memory: Memory, ring: Ring, limit: int)
         got += records
         if not records:
             break
-    # One less than there are slots: the oldest may be half overwritten by a record that is not complete.
+    # One less than the number of slots: an incomplete record may be overwriting the oldest one.
     assert got == [tuple(r) for r in wrote[-(SLOTS - 1) :]]
     assert lost == 100 - (SLOTS - 1)
 
@@ -203,7 +204,7 @@ def test_what_is_overwritten_while_it_is_copied_is_thrown_away(memory: Memory, r
     copy = ring._copy
 
     def slow_copy(first: int, last: int) -> bytes:
-        wrote.extend(memory.write(address=100 + i) for i in range(9))  # 4 of the 10 are gone now, 1 is about to go
+        wrote.extend(memory.write(address=100 + i) for i in range(9))  # 4 of the 10 are overwritten, 1 more will be
         ring._copy = copy  # type: ignore[method-assign]
         return copy(first, last)
 
@@ -254,7 +255,7 @@ def test_live_is_the_table(memory: Memory, ring: Ring) -> None:
     allocations = [memory.allocate(slot, address=slot) for slot in range(5)]
     memory.append(RingEvent.FREED, 2)
     del allocations[2]
-    assert ring.live() == [tuple(allocation) for allocation in allocations]
+    assert copy_table(ring).records() == [tuple(allocation) for allocation in allocations]
     assert ring.cursor == 6
 
 
@@ -268,12 +269,12 @@ def test_what_changes_while_the_table_is_copied_is_put_right(memory: Memory, rin
         if name == "table_high":
             ring.field = field  # type: ignore[method-assign]
             memory.append(RingEvent.FREED, 0)
-            memory.allocate(3, address=77)  # beyond what will be copied
+            memory.allocate(3, address=77)  # in a slot above those that are copied
             memory.allocate(0, address=88)
         return answer
 
     ring.field = slow_field  # type: ignore[method-assign]
-    assert [record[7] for record in ring.live()] == [1, 2, 77, 88]
+    assert [record[7] for record in copy_table(ring).records()] == [1, 2, 77, 88]
     assert ring.cursor == 6
 
 
@@ -295,13 +296,13 @@ def test_programs_run_and_go(memory: Memory, ring: Ring) -> None:
         return answer
 
     ring.field = meanwhile  # type: ignore[method-assign]
-    frame, part = (Record._make(record) for record in ring.live())
+    frame, part = copy_table(ring).records()
     assert (frame.slot, frame.time, frame.flags) == (20, 55, RAN)
     assert part.slot == 21
 
 
 def test_launches_are_marked_on_a_program_that_is_still_there(memory: Memory, ring: Ring) -> None:
-    """One frame of a workload is marked; when its program goes, another one is."""
+    """One frame of a workload is marked. When its program is destroyed, another one is marked."""
     for slot, (program, workload) in enumerate(((1, 5), (2, 5), (3, 6))):
         memory.append(RingEvent.PROGRAM, slot, program=program, per_bank=workload, kind=PROGRAM_FRAME, time=10 + slot)
     field = ring.field
@@ -316,13 +317,13 @@ def test_launches_are_marked_on_a_program_that_is_still_there(memory: Memory, ri
         return answer
 
     ring.field = meanwhile  # type: ignore[method-assign]
-    frames = [Record._make(record) for record in ring.live()]
+    frames = copy_table(ring).records()
     assert [(frame.program, frame.time, frame.flags) for frame in frames] == [(2, 55, RAN), (3, 12, 0)]
 
 
 @pytest.mark.parametrize("event", ["allocated", "freed", "program", "run", "destroyed"])
 def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memory, ring: Ring, event: str) -> None:
-    """The agent writes the record, then the table: it may be preempted, or killed for ever, between the two."""
+    """The agent writes the record first, then the table. It may be preempted or killed between the two."""
     frame = memory.append(RingEvent.PROGRAM, 0, program=7)
     part = memory.allocate(1, program=7, address=1)
     buffer = memory.allocate(2, address=2)
@@ -340,12 +341,12 @@ def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memor
     else:
         memory.write(RingEvent.DESTROYED, 0, program=7)
         expected = [buffer]
-    assert ring.live() == [tuple(allocation) for allocation in expected]
+    assert copy_table(ring).records() == [tuple(allocation) for allocation in expected]
     assert ring.cursor == ring.head
 
 
 def test_a_allocation_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: Ring) -> None:
-    """The table was full: the record says so, and neither table nor account can keep the allocation."""
+    """The table was full: the record has a flag for this, and neither table nor account contains the allocation."""
     memory.allocate(0, address=1)
     field = ring.field
 
@@ -358,14 +359,14 @@ def test_a_allocation_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: 
         return answer
 
     ring.field = meanwhile  # type: ignore[method-assign]
-    assert [record[7] for record in ring.live()] == [1]
+    assert [record[7] for record in copy_table(ring).records()] == [1]
 
 
 def test_a_table_higher_than_it_is(memory: Memory, ring: Ring) -> None:
     memory.allocate(TABLE - 1, address=5)
     memory.put(table_high=0xFFFFFFFF)
-    memory.map[memory.at["blobs_at"] :] = b"\xff" * BLOBS  # what lies behind the table is no part of it
-    assert [record[7] for record in ring.live()] == [5]
+    memory.map[memory.at["blobs_at"] :] = b"\xff" * BLOBS  # the bytes after the table are not part of it
+    assert [record[7] for record in copy_table(ring).records()] == [5]
 
 
 def test_a_table_that_never_holds_still(memory: Memory, ring: Ring) -> None:
@@ -378,7 +379,7 @@ def test_a_table_that_never_holds_still(memory: Memory, ring: Ring) -> None:
 
     ring.field = rushing  # type: ignore[method-assign]
     with pytest.raises(RingError, match="faster than it can be copied"):
-        ring.live()
+        copy_table(ring).records()
 
 
 # -- blobs, meshes, chips -------------------------------------------------------------------------------------------
@@ -403,7 +404,7 @@ def test_blobs_that_cannot_be(memory: Memory, ring: Ring) -> None:
 
 
 def test_blobs_do_not_fill_the_readers_memory(memory: Memory, ring: Ring) -> None:
-    """Overlapping blobs could make 4 KiB of every byte: what is remembered stays about as large as what is there."""
+    """Overlapping blobs could use each byte in 4 KiB of text: the reader's cache stays about as large as the blobs."""
     for offset in range(8, BLOBS - 4, 4):
         pack_into("<I", memory.map, memory.at["blobs_at"] + offset, (BLOBS - offset - 4) // 2)
     for number in range(BLOBS):
@@ -440,7 +441,7 @@ def test_a_mesh_whose_writer_died_half_way(memory: Memory, ring: Ring) -> None:
 
 
 def test_a_mesh_that_is_never_finished_does_not_hold_the_reader(memory: Memory, ring: Ring) -> None:
-    """A writer that goes on changing the turn for ever must not keep a server from everything else."""
+    """A writer that changes the sequence number forever must not block a server."""
     turn_at = memory.at["meshes_at"]
     pack_into("<I", memory.map, turn_at, 1)
     read, reads = ring.copy, 0
@@ -457,13 +458,13 @@ def test_a_mesh_that_is_never_finished_does_not_hold_the_reader(memory: Memory, 
     assert ring.mesh(0).turn & 1
 
 
-# -- memory that its owner damages -----------------------------------------------------------------------------------
+# -- memory damaged by its owner -------------------------------------------------------------------------------------
 
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
 
 def punch_hole(fd: int, at: int, length: int) -> None:
-    """Give pages of a memory file back to the kernel, which no seal but F_SEAL_WRITE forbids."""
+    """Return pages of a memory file to the kernel. Only F_SEAL_WRITE would forbid this."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.fallocate(fd, _PUNCH_HOLE, ctypes.c_long(at), ctypes.c_long(length)):
         raise OSError(ctypes.get_errno(), "fallocate")
@@ -477,17 +478,17 @@ def test_a_hole_reads_as_nothing_and_is_not_filled_by_reading(memory: Memory, ri
     memory.allocate(0)
     memory.map.close()
     punch_hole(memory.fd, 0, memory.size)
-    assert (ring.head, ring.read(10), ring.live()) == (0, (0, []), [])
+    assert (ring.head, ring.read(10), copy_table(ring).records()) == (0, (0, []), [])
     assert ring.mesh(0).state == 0
     assert blocks(memory.fd) == 0
 
 
 def test_the_reader_does_not_map_what_it_reads(memory: Memory) -> None:
-    """A mapping is what SIGBUS comes from: huge pages that are gone cannot be had again."""
+    """Only a mapping can cause SIGBUS: huge pages that were returned may not be available again."""
     inode = f" {os.fstat(memory.fd).st_ino} "
     memory.map.close()
     with contextlib.closing(memory.open()) as ring:
-        ring.live()
+        copy_table(ring).records()
         with open("/proc/self/maps") as maps:
             assert not [line for line in maps if inode in line]
 
@@ -535,7 +536,7 @@ def test_a_head_that_jumps_for_ever_is_given_up(memory: Memory, ring: Ring) -> N
 def test_a_layout_that_changes_after_it_was_checked(memory: Memory, ring: Ring) -> None:
     memory.allocate(0)
     memory.put(ring_slots=0, table_slots=1 << 31, ring_at=0xFFFFFFFF, meshes=1 << 31)
-    assert len(ring.live()) == 1
+    assert len(copy_table(ring).records()) == 1
     with pytest.raises(RingError, match="there is no mesh"):
         ring.mesh(MESHES)
 
@@ -544,7 +545,7 @@ def test_a_layout_that_changes_after_it_was_checked(memory: Memory, ring: Ring) 
     "field", ["meshes", "chips", "meters", "windows", "phases", "ring_slots", "table_slots", "blobs_size"]
 )
 def test_more_of_something_than_an_agent_has(field: str) -> None:
-    """Each is gone through in one turn of the reader, so each has a limit of its own."""
+    """Each table is read in one turn of the reader, so each has its own limit."""
     memory = Memory(size=1 << 27)
     most = {
         "meshes": 256, "chips": 256, "meters": 4096, "windows": 64, "phases": 64, "ring_slots": 1 << 16,
@@ -592,7 +593,7 @@ def test_meshes_that_cannot_be(memory: Memory, ring: Ring, chips: bytes, numbers
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_bytes_are_read_or_refused(seed: int) -> None:
-    """Whatever stands in there: an answer or a RingError, within the bounds."""
+    """For any content: a value or a RingError, within the limits."""
     numbers = random.Random(seed)
     memory = Memory()
     memory.map[HEADER_SIZE:] = numbers.randbytes(memory.size - HEADER_SIZE)
@@ -601,14 +602,19 @@ def test_random_bytes_are_read_or_refused(seed: int) -> None:
     for _ in range(numbers.randrange(3)):
         name = numbers.choice(["ring_slots", "table_slots", "ring_at", "table_at", "blobs_at", "meshes", "chips_at"])
         memory.put(**{name: numbers.choice([1, 2, 3, HEADER_SIZE, numbers.randrange(memory.size)])})
-    for mesh in range(MESHES):  # or each waits for its turn
+    for mesh in range(MESHES):  # an even turn: complete; the reader would wait for others
         pack_into("<I", memory.map, memory.at["meshes_at"] + mesh * MESH_SIZE, 2)
     try:
         ring = memory.open()
     except RingError:
         memory.close()
         return
-    for ask in (lambda: ring.read(100), ring.live, ring.meshes, lambda: [ring.chips_of(p) for p in ring.meshes()]):
+    for ask in (
+        lambda: ring.read(100),
+        lambda: copy_table(ring).records(),
+        ring.meshes,
+        lambda: [ring.chips_of(p) for p in ring.meshes()],
+    ):
         with contextlib.suppress(RingError):
             ask()
     for _ in range(100):
@@ -617,11 +623,11 @@ def test_random_bytes_are_read_or_refused(seed: int) -> None:
     memory.close()
 
 
-# -- beside a writer that goes on -----------------------------------------------------------------------------------
+# -- during writes --------------------------------------------------------------------------------------------------
 
 
 class Writer:
-    """native/tests/ring_writer.cpp: threads that write through the agent's own code until told to stop."""
+    """native/tests/ring_writer.cpp: threads that write with the agent's own code until they are stopped."""
 
     def __init__(self, threads: int) -> None:
         ours, theirs = socket.socketpair()
@@ -651,7 +657,7 @@ def writer() -> Iterator[Writer]:
 
 
 class Follower:
-    """The fold of every record, from the first on: what is live must be at each moment."""
+    """The fold of every record, from the first one: the allocations that must be live at each moment."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
@@ -680,7 +686,7 @@ def test_live_is_the_fold_at_every_moment(writer: Writer) -> None:
     reader, follower = writer.open(), Follower(writer.open())
     looked = most = 0
     while looked < 1000 or most < 100 or reader.head < 10000:
-        live = reader.live()
+        live = copy_table(reader).records()
         assert live == follower.follow(reader.cursor)
         looked += bool(live)
         most = max(most, len(live))
@@ -689,17 +695,17 @@ def test_live_is_the_fold_at_every_moment(writer: Writer) -> None:
 
 
 def test_live_then_read_goes_on_without_a_gap(writer: Writer) -> None:
-    """As the server does it: the table once, then every record after it."""
+    """The same way as the server: the table once, then every record after it."""
     reader = writer.open()
-    table = {record[10]: Record._make(record) for record in reader.live()}
+    table = {record[10]: record for record in copy_table(reader).records()}
     follower = Follower(reader)
     follower.table = table
     looked = 0
-    while looked < 50:  # a writer that is not let run may have nothing live for a while
+    while looked < 50:  # a writer that is not scheduled may have nothing live for a while
         time.sleep(0.005)
         follower.follow(reader.head)
         fresh = writer.open()
-        live = fresh.live()
+        live = copy_table(fresh).records()
         assert follower.follow(fresh.cursor) == live
         looked += bool(live)
         fresh.close()
@@ -716,7 +722,7 @@ def test_a_writer_killed_anywhere_leaves_a_whole_account() -> None:
         writer.process.send_signal(signal.SIGKILL)
         writer.process.wait(30)
         reader = writer.open()
-        assert reader.live() == follower.follow(reader.head)
+        assert copy_table(reader).records() == follower.follow(reader.head)
         assert reader.cursor == reader.head
         reader.close()
         follower.ring.close()

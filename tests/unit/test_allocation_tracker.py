@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few functions for a runtime that only knows its circular buffers and kernels."""
+"""The functions for a runtime that reports only its circular buffers and kernels."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from tests.unit.test_smi_machines import GIB, MIB
 from tests.unit.test_smi_properties import anything, sizes, snapshots
 from ttmem import AllocationClient
 from ttmem.documents import unknown_rows as blank
-from ttmem.model.kinds import BREAKDOWN_POOL_OF, KIND_BY_LABEL
+from ttmem.documents.pool_amounts import pool_amounts
+from ttmem.model.kinds import KIND_BY_LABEL
 from ttmem.show.top.dashboard_state import Answer, Model
 from ttmem.show.top.parts import event_list as eventlist
 from ttmem.show.top.parts.rows import Characters, Row, Size
@@ -35,24 +36,21 @@ TAGS = ("ttnn.matmul", None, "conv51.weight", "层.注意力.权重", "reader: 1
 
 
 def allocation(number: int, **values: Any) -> Json:
-    """As in the answer to /allocations, the keys of which another test compares with a server's."""
+    """As in the answer to /allocations. Another test compares its keys with those of a server."""
     return {
-        "pid": 4711, "chip": f"u{number % 4}", "device": number % 4, "kind": KINDS[number % 5],
+        "pid": 4711, "chips": [f"u{number % 4}"], "other_chips": [], "devices": [number % 4], "kind": KINDS[number % 5],
         "id": hex(4096 + 32 * number), "address": 4096 + 32 * number, "size": (100 - number) * MIB, "reserved": None,
         "refs": 1, "since": NOW - 10 * number, "program": None, "cores": None, "core": None, "shared": False,
         "layout": None, "core_count": None, "per_core": False, "tag": TAGS[number % 5], "operation": TAGS[number % 5],
         "shape": None, "line": None,
-        "stack": None, "source": "agent", "confidence": "exact", "counted": True, **values,
+        "stack": None, "source": "agent", "confidence": "exact", "not_counted": [], **values,
     }  # fmt: skip
 
 
 def answer_of(allocations: list[Json], matched: int | None = None, offset: int = 0) -> Answer:
     matched = len(allocations) if matched is None else matched
-    sizes: dict[str, int] = {}
-    for one in allocations:
-        pool = BREAKDOWN_POOL_OF[KIND_BY_LABEL[one["kind"]]].label
-        sizes[pool] = sizes.get(pool, 0) + one["size"]
-    return Answer({"matched": matched, "pools": sizes, "offset": offset, "allocations": allocations}, None, 0.0)
+    pools = pool_amounts((KIND_BY_LABEL[one["kind"]], tuple(one["chips"]), 1, one["size"]) for one in allocations)
+    return Answer({"matched": matched, "pools": pools, "offset": offset, "allocations": allocations}, None, 0.0)
 
 
 def picture_of(server: bool = True, chips: int = 4) -> Json:
@@ -66,7 +64,7 @@ def picture_of(server: bool = True, chips: int = 4) -> Json:
 
 
 class Screen:
-    """The view with a model in which every question has an answer."""
+    """The view with a model that has an answer to every request."""
 
     def __init__(self, allocations: list[Json] | Answer = (), size: Size = Size(120, 38), **snapshot: Any) -> None:  # type: ignore[assignment]
         self.model, self.view, self.size, self.signs = Model(), Allocations(), size, Characters()
@@ -107,7 +105,7 @@ def event(number: int, name: str = "Allocated", **values: Any) -> Json:
 
 def various() -> list[Json]:
     odd = [
-        allocation(20, counted=False, confidence="reported", source="client"),
+        allocation(20, not_counted=["u0"], confidence="reported", source="client"),
         allocation(21, shared=True, cores="{[0-0 - 7-7]}"),
         allocation(22, confidence="estimated", reserved=77 * MIB, program=12, layout="height_sharded", core_count=64),
         allocation(23, core={"x": 3, "y": 4, "address": 0x3410, "what": "firmware"}, pid=None),
@@ -154,7 +152,7 @@ def test_more_than_there_is_room_for() -> None:
 
 @pytest.mark.parametrize("what", SCENES)
 def test_the_screen(what: str) -> None:
-    """What is rarer than in test_top_screens: allocations of all kinds, events of all kinds, nobody to ask."""
+    """Cases that are rarer than in test_top_screens: allocations and events of all kinds, and no server."""
 
     def draw(size: Size, signs: Characters) -> list[Row]:
         screen = Screen(answer_of(various(), 250), size, server=what != "alone")
@@ -187,7 +185,7 @@ def any_allocations(draw: Any) -> Json:
     return allocation(
         draw(st.integers(0, 50)), tag=draw(st.none() | anything), pid=draw(st.sampled_from([None, 1, 1 << 22])),
         size=draw(sizes) or 0, reserved=draw(sizes), kind=draw(st.sampled_from(blank.KINDS)), core=draw(place),
-        since=draw(st.floats(0, 2 * NOW)), counted=draw(st.booleans()), shared=draw(st.booleans()),
+        since=draw(st.floats(0, 2 * NOW)), not_counted=draw(st.sampled_from([[], ["u0"]])), shared=draw(st.booleans()),
         confidence=draw(st.sampled_from(["exact", "reported", "estimated"])), id=hex(draw(st.integers(0, 1 << 64))),
     )  # fmt: skip
 
@@ -274,8 +272,9 @@ def test_only_the_chips_that_are_shown() -> None:
     screen.press("c")
     assert screen.query()["chip"] == "u0"
     screen.press("c", "e")
-    rows = screen.events(event(1, chip="u0"), event(2, chip="u1"), event(3, chip="u2"))
-    assert numbers(rows) == [1, 3]
+    mesh = event(4, chip="u1", chips=["u1", "u2", "u3"], devices=[1, 2, 3])
+    rows = screen.events(event(1, chip="u0"), event(2, chip="u1"), event(3, chip="u2"), mesh)
+    assert numbers(rows) == [1, 3, 4], "an event on a mesh is on each of its chips"
 
 
 def test_the_kinds_come_round() -> None:
@@ -299,7 +298,7 @@ def test_a_size_that_is_none() -> None:
 
 
 def test_pages() -> None:
-    """A page more on either side is asked for, and what is not there yet is shown as such."""
+    """One more page on either side is requested. Rows that are not loaded yet are shown as such."""
     everything = [allocation(number % 90, id=hex(number)) for number in range(1000)]
     screen = Screen(answer_of(everything[:90], 1000))
     screen.press("end")
@@ -342,9 +341,29 @@ def test_sums() -> None:
     sizes = [sum(range(100 - kind, 60, -5)) for kind in range(5)]  # MiB of every fifth
     programs = sizes[2] + sizes[3]
     shown = f"DRAM {sizes[0]}M, L1 {sizes[1]}M, programs {programs / 1024:.1f}G, runtime {sizes[4]}M"
+    rows = Screen([{**one, "chips": ["u0"]} for one in allocations]).rows()
     assert rows[0] == f"ALLOCATIONS  40 allocations  {shown}"
     assert rows[31].rstrip() == " 1-29 of 40"
     assert "40 allocations of 250" in screen.press("f")[0], "so many there are, by the snapshot"
+
+
+def test_an_allocation_of_a_mesh_is_one_row() -> None:
+    """With its chips, its bytes on one chip, and sums on one chip and on all."""
+    chips = ["u0", "u1", "u2", "u3"]
+    mesh = allocation(0, chips=chips, devices=[0, 1, 2, 3], size=8 * MIB)
+    part = allocation(5, chips=["u1"], devices=[1], other_chips=["u0", "u2"], size=MIB)
+    screen = Screen([mesh, part])
+    rows = screen.rows()
+    assert rows[0] == "ALLOCATIONS  2 allocations  per chip: DRAM ≤ 9.0M"
+    assert rows[1].split()[:4] == ["PID", "CHIPS", "KIND", "PER"]
+    assert [row.split()[1:4] for row in rows[2:4]] == [["0-3", "dram", "8.0M"], ["1+", "dram", "1.0M"]]
+    assert "+ also on other chips" in rows[4]
+    text = " ".join(" ".join(rows).split())
+    assert "8,388,608 bytes on each chip; 33,554,432 on all 4 chips: 0-3, which the process calls devices 0-3;" in text
+    text = " ".join(" ".join(screen.press("down")).split())
+    assert "1,048,576 bytes; chip 1, which the process calls device 1; also on chips 0,2;" in text
+    wide = Screen([mesh, part], Size(170, 38)).rows()[0]
+    assert wide == "ALLOCATIONS  2 allocations  per chip: DRAM ≤ 9.0 MiB; all chips: DRAM 33.0 MiB"
 
 
 def test_what_is_not_counted_says_so() -> None:
@@ -440,14 +459,14 @@ def test_events_are_filtered() -> None:
 
 
 def test_rates_and_losses() -> None:
-    """30 in the last ten seconds are 3 a second; those before do not count."""
+    """30 events in the last ten seconds are 3 per second. Earlier events do not count."""
     events = [{"event": "Freed", "time": NOW - 60 + number} for number in range(40)]
     events += [{"event": name, "time": NOW - 9 + number / 10} for number in range(20) for name in ["Allocated"]]
     events += [{"event": "Mark", "time": NOW - 1 + number / 100} for number in range(10)]
     assert eventlist.rates(events, NOW) == [("Allocated", 2.0), ("Mark", 1.0)]
     assert eventlist.rates(events, NOW + 100) == []
     assert eventlist.rates([], NOW) == []
-    heard = events[-10:]  # the view was opened two seconds ago, just now, or so long ago that it does not matter
+    heard = events[-10:]  # the view was opened two seconds ago, now, or long ago
     assert [eventlist.rates(heard, NOW, NOW - ago)[0][1] for ago in (2, 0.1, 1000)] == [5.0, 10.0, 1.0]
     many = [{"event": "Freed", "time": NOW - 0.5 + number / 2000} for number in range(1000)]
     assert eventlist.rates(many, NOW)[0][1] == pytest.approx(2000), "older ones are not kept"
@@ -465,7 +484,7 @@ def client(server: Server) -> Iterator[AllocationClient]:
 
 
 def test_a_real_server(server: Server, client: AllocationClient) -> None:
-    """It understands every question, and its answers have the keys of those above."""
+    """A real server answers every request of the view, with the same keys as above."""
     for number in range(120):
         client.report_allocation(
             device_id=number % 2, size=(number + 1) * 1024, buffer_type=("dram", "l1")[number % 2],

@@ -76,7 +76,7 @@ def test_a_sequence_on_p150() -> None:
 
 
 def fragmented() -> Allocator:
-    """The state in which ttnn's errors were recorded: five holes of 128 KiB between five buffers of that size."""
+    """The state in which the errors of ttnn were recorded: five holes of 128 KiB between five buffers of that size."""
     memory = n150(l1_small_size=32768)
     need = memory.need(Kind.L1, tiles(64 * 64))
     made = [memory.allocate(Kind.L1, need) for _ in range(10)]

@@ -73,7 +73,7 @@ def test_without_a_reporter() -> None:
 
 
 def test_like_is_compared_with_like() -> None:
-    """The reporter says what was taken: so what was taken is what is tracked, where that is known."""
+    """The reporter counts reserved bytes, so the tracked bytes are also the reserved ones, if known."""
     assert Machine().tell(buffer(1000, 6400), view(6400)).figures() == (6400, 6400, 0)
 
 
@@ -120,7 +120,7 @@ def test_another_source_of_the_process_is_what_is_compared() -> None:
 
 
 def test_what_is_inferred_is_of_those_who_report() -> None:
-    """A process without a reporter has allocators of its own: what it tracks explains nothing of the others'."""
+    """A process without a reporter has its own allocators: its tracked bytes do not explain those of others."""
     machine = Machine().tell(buffer(3200, 3200), view(6400)).tell(buffer(3200, 3200), pid=2)
     assert machine.figures() == (6400, 3200, 3200)
 

@@ -62,7 +62,7 @@ def test_cores_have_places_of_their_own_on_the_noc(board: Board) -> None:
     ("arch", "columns", "rows"), [(Arch.WORMHOLE_B0, {0, 5}, {0, 6}), (Arch.BLACKHOLE, {0, 8, 9}, {0, 1})]
 )
 def test_columns_and_rows_of_the_noc_that_have_no_tensix_cores(arch: Arch, columns: set[int], rows: set[int]) -> None:
-    """DRAM, ethernet, PCIe and the like lie there."""
+    """These coordinates have DRAM, Ethernet, PCIe and so on."""
     noc, silicon = NOC_GRIDS[arch], SILICON[arch]
     assert set(silicon.noc_x) == set(range(noc.x)) - columns
     assert set(silicon.noc_y) == set(range(noc.y)) - rows
@@ -93,7 +93,7 @@ def test_the_machines_people_have() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "over", "base"),
-    # What ttnn 0.81.1 made of rings of so many bytes: 0, 32, 64 and 1000 of them.
+    # Results of ttnn 0.81.1 for kernel rings of 0, 32, 64 and 1000 bytes.
     [("n150", 0, 35168), ("n150", 32, 35200), ("n150", 1000, 36192), ("p150", 0, 41088), ("p150", 1, 41152)],
 )
 def test_the_base_follows_the_ring(machine: str, over: int, base: int) -> None:

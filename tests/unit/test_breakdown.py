@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ttmem.account.ledger import Ledger
 from ttmem.analyze import breakdown
 from ttmem.analyze.breakdown import KEYS, Breakdown, contains, has_key
+from ttmem.analyze.chip_sums import CountedChips
 from ttmem.model.events import Allocated, Event, Extra, ProgramCompiled
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import BREAKDOWN_POOLS, BUFFER_KINDS, KINDS, BreakdownPool, Confidence, Kind
@@ -82,7 +83,8 @@ def test_each_way() -> None:
     assert sizes["program"] == {"dram": {None: 104}, "l1_buffers": {None: 16}, "programs": program}
     assert sizes["kind"] == {"dram": {"dram": 104}, "l1_buffers": {"l1": 16}, "programs": {"cb": 4, "kernel": 2}}
     assert grouped(ledger, "line")["dram"][lines[1]] == {
-        "line": lines[1], "count": 2, "bytes": 96, "reserved": 256, "chips": 1, "largest": 64, "kinds": {"dram": 96}
+        "line": lines[1], "count": 2, "bytes": 96, "per_chip": 96, "reserved": 256, "chips": 1, "other_chips": 0,
+        "largest": 64, "kinds": {"dram": 96},
     }  # fmt: skip
     assert grouped(ledger, "line")["dram"][None]["reserved"] is None, "not known, which is not 0"
     assert grouped(ledger, "op")["programs"]["ttnn.add"]["kinds"] == {"cb": 4, "kernel": 2}
@@ -164,7 +166,7 @@ def test_a_text_is_searched_in_operations_tags_lines_and_shapes() -> None:
 
 
 def test_more_rows_than_are_kept_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which has all that was left over, not the last of it."""
+    """The row for the rest has all remaining allocations, not only the last of them."""
     monkeypatch.setattr(breakdown, "MOST_ROWS", 3)
     ledger = ledger_of(*(buffer(0x1000 * n, 10 + n, n, tag=f"op {n}") for n in range(1, 9)))
     found = grouped(ledger, "op")["dram"]
@@ -200,3 +202,18 @@ def test_nothing_is_lost_and_nothing_counts_twice(rows: list[tuple[Any, ...]]) -
             assert max((row["largest"] for row in found), default=0) == max((row[1] for row in rows), default=0)
             for row in found:
                 assert sum(row["kinds"].values()) == row["bytes"]
+
+
+def test_an_allocation_on_a_mesh_is_counted_once() -> None:
+    mesh = [buffer(0x1000 * n, 64, tag="ttnn.add", reserved=128)._replace(device=(0, 1, 2, 3)) for n in (1, 2)]
+    alone = buffer(0x9000, 8, tag="ttnn.add", reserved=16)._replace(device=2)
+    row = grouped(ledger_of(*mesh, alone), "op")["dram"]["ttnn.add"]
+    sums = {"count": 3, "bytes": 4 * 128 + 8, "per_chip": 128 + 8, "chips": 4, "reserved": 4 * 256 + 16}
+    assert row == {"op": "ttnn.add", **sums, "other_chips": 0, "largest": 64, "kinds": {"dram": 4 * 128 + 8}}
+
+
+def test_a_breakdown_of_one_chip_of_a_mesh() -> None:
+    ledger = ledger_of(buffer(0x1000, 64, tag="ttnn.add")._replace(device=(0, 1, 2, 3)))
+    second = CountedChips(lambda holding: holding.chips[1:2])
+    row = grouped(ledger, "op", counted=second)["dram"]["ttnn.add"]
+    assert (row["count"], row["bytes"], row["per_chip"], row["chips"], row["other_chips"]) == (1, 64, 64, 1, 3)

@@ -28,13 +28,15 @@ def model_of() -> Model:
 
 
 def row(by: str, key: str | None, size: int, **kinds: int) -> Json:
-    sums = {"count": 3, "bytes": size, "reserved": None, "chips": 1, "largest": size}
+    sums = {"count": 3, "bytes": size, "per_chip": size, "reserved": None, "chips": 1, "other_chips": 0}
+    sums |= {"largest": size}
     return {by: key, **sums, "kinds": kinds or {"dram": size}}
 
 
 def pool(name: str, rows: list[Json], **more: int) -> Json:
     size, count = sum(one["bytes"] for one in rows), sum(one["count"] for one in rows)
-    sums = {"count": count, "bytes": size, "reserved": None, "chips": 1, "groups": len(rows)}
+    sums = {"count": count, "bytes": size, "per_chip": size, "reserved": None, "chips": 1, "other_chips": 0}
+    sums |= {"groups": len(rows)}
     return {"pool": name, **sums, **more, "rows": rows}
 
 
@@ -58,11 +60,23 @@ def test_g_goes_through_all_and_back() -> None:
     assert view.wants(model)[0].startswith("/allocations?")
 
 
+def test_no_group_is_said() -> None:
+    model, view = model_of(), Allocations()
+    view.by = "op"
+    answer(model, view, "op")
+    assert "Nothing is allocated" in shown(model, view)[2]
+    view.press("slash", model)
+    for key in ("k", "v", "enter"):
+        view.press(key, model)
+    answer(model, view, "op")
+    assert shown(model, view)[2].strip() == "No allocation matches the filters; escape clears them."
+
+
 def test_each_pool_has_its_rows_and_its_sum() -> None:
     model, view = model_of(), Allocations()
     view.by = "op"
     dram = pool("dram", [row("op", "ttnn.matmul", 3 << 20), row("op", None, 1 << 20)])
-    programs = pool("programs", [row("op", "ttnn.matmul", 2 << 20, cb=1 << 20, kernel=1 << 20)], chips=4)
+    programs = pool("programs", [row("op", "ttnn.matmul", 2 << 20, cb=1 << 20, kernel=1 << 20)])
     answer(model, view, "op", dram, programs)
     lines = [line.rstrip() for line in shown(model, view)]
     assert lines[0] == "BREAKDOWN  by operation, 3 groups  DRAM 4.0M, programs 2.0M"
@@ -72,7 +86,7 @@ def test_each_pool_has_its_rows_and_its_sum() -> None:
     assert lines[3].count("█") == 12
     assert lines[3].endswith("ttnn.matmul" + lines[3].partition("ttnn.matmul")[2])
     assert "no ttnn operation" in lines[4]
-    words = "cached programs, which take turns: 2.0 MiB in 3 allocations, sum over all cores of 4 chips"
+    words = "cached programs, which use L1 in turn: 2.0 MiB in 3 allocations, sum over all cores"
     assert lines[5] == words
     assert lines[6].split()[:3] == ["2.0", "MiB", "100%"]
     assert "cb 1.0 MiB, kernel 1.0 MiB" in lines[6]

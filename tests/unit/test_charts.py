@@ -43,7 +43,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def machine(chips: int, second: float) -> Json:
-    """DRAM goes up and down, L1 is a saw; the second chip is in trouble."""
+    """DRAM goes up and down, L1 has the form of a saw; the second chip has problems."""
     out: Json = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
     out["server"] = SERVER
     for number in range(chips):
@@ -69,7 +69,7 @@ def leak(chips: int, second: float) -> Json:
 
 
 def model_of(chips: int) -> Model:
-    """Five minutes, of which forty seconds are missing; of a leak if the number is negative."""
+    """Five minutes, of which forty seconds are missing. A negative number adds a leak."""
     model = Model()
     for second in (*range(150), *range(190, 320)):
         snapshot = leak(-chips, second) if chips < 0 else machine(chips, second)
@@ -103,7 +103,7 @@ WAYS = {
 
 
 def test_ways_to_look_at_it() -> None:
-    """With keys; without any, see test_top_screens."""
+    """With keys pressed; test_top_screens has the views without."""
     models = {chips: model_of(chips) for chips in (-4, 1, 4, 32)}
     found = {}
     for name, (chips, size, signs, keys) in WAYS.items():
@@ -286,7 +286,7 @@ def test_the_cursor_shows_values_to_the_byte() -> None:
         view.press("left", model)
     rows = text(view, model, Size(120, 38))
     (since, until), found = not_none(view._drawn).cell_times(view._tiles[0].cells), rows[1]
-    # A value lasts until the next is seen: the first is that of the second before.
+    # A value is valid until the next one: the first is that of the second before.
     values = [leak(1, s)["chips"][0]["memory"]["dram"]["used"] for s in range(320) if since - 1 <= T + s < until]
     assert f"{min(values):,} to {max(values):,} B)" in found
     clock = time.strftime("%H:%M:%S", time.gmtime(since))
@@ -358,11 +358,11 @@ def test_unknown_is_a_dash() -> None:
     assert not any(0x2800 < ord(sign) < 0x2900 for row in rows for sign in row)
 
 
-# -- what the server remembers ---------------------------------------------------------------------------------------
+# -- the server's history --------------------------------------------------------------------------------------------
 
 
 def answered(view: Charts, model: Model, server: History, rounds: int = 40) -> list[str]:
-    """Every question of the view answered as the server does, until it has no more."""
+    """Every request of the view, answered like a server does, until the view has no more requests."""
     asked: list[str] = []
     for _ in range(rounds):
         paths = [path for path in view.wants(model) if path.startswith("/history")]
@@ -476,7 +476,7 @@ def test_phases_come_from_the_server() -> None:
 
 
 def test_what_the_server_samples_is_what_is_asked_for() -> None:
-    """The names in the server's history and those that the past reads."""
+    """The keys in the server's history are those that the view reads."""
     server = History()
     server.sample(T, Ledger(), [driver_chip(0)])
     model = Model()
@@ -497,7 +497,7 @@ TICKS = st.lists(st.tuples(RISES, LEVELS, st.booleans(), st.booleans()), min_siz
 def test_what_is_kept_is_what_would_be_drawn(
     ticks: list[tuple[float, int | None, bool, bool]], window: int, metric: str
 ) -> None:
-    """A view that saw every tick, or not all of them, and one that sees the past for the first time."""
+    """One view received every sample, or all but some; another one loads the history for the first time."""
     model, view, time = Model(), Charts(), T
     view.window, view.metric = window, metric
     for rise, used, seen, told in ticks:
@@ -513,5 +513,5 @@ def test_what_is_kept_is_what_would_be_drawn(
         fresh = Charts()
         fresh.window, fresh.metric = window, metric
         if seen:
-            size = Size(60, 5)  # too low for charts
+            size = Size(60, 5)  # not high enough for charts
             assert view.rows(model, size, Characters()) == fresh.rows(model, size, Characters())

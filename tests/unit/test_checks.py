@@ -38,7 +38,7 @@ def test_every_section_says_what_is_seen_why_and_what_to_do() -> None:
 
 
 def test_what_a_finding_points_to_is_a_check() -> None:
-    """`hooks`, in a sentence, means the check of that name."""
+    """`hooks`, in a sentence, refers to the check of that name."""
     folder = ROOT / "src/ttmem/doctor"
     named = {name for path in folder.glob("*.py") for name in re.findall(r"see `([a-z-]+)`", path.read_text())}
     assert named

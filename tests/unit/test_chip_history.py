@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests import screens
 from tests.snapshots import WELL
 from ttmem.documents import unknown_rows as blank
+from ttmem.documents.recorded_moments import RecordedHistory, Series
 from ttmem.show.top.parts.chip_history import MOST_PHASES, NAMES, ChipHistory, Range
 
 Json = Any  # a document made by hand, or a part of one
@@ -23,7 +24,7 @@ phases = functools.partial(screens.phases, since=T)
 
 
 def snapshot(dram: int | None = None, chip_id: str = "880001", **facts: Any) -> Json:
-    """One chip, with so much DRAM in use."""
+    """One chip, with this amount of DRAM in use."""
     out = blank.snapshot("then", "box")
     chip: Json = blank.chip(chip_id, board="n150", arch="wormhole_b0")
     chip.update(pci="0000:01:00.0", telemetry={**WELL})
@@ -98,7 +99,7 @@ def test_telemetry_that_is_not_of_now_is_left_out(odd: Json) -> None:
 
 
 def test_programs_share_l1_in_time() -> None:
-    """Circular buffers: those that are there now, where that is known."""
+    """Circular buffers: the resident ones, if known."""
     one = snapshot(0)
     one["chips"][0]["memory"]["l1"]["cb"] = {"held": 100, "resident": None}
     two = snapshot(0)
@@ -124,7 +125,7 @@ SAMPLES = st.lists(st.tuples(st.floats(0.1, 2.5), st.integers(0, 1 << 24)), min_
 @settings(max_examples=60)
 @given(SAMPLES, st.sampled_from([30, 60, 300, 900, 3600, 21600, 86400]), st.integers(4, 120))
 def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int, points: int) -> None:
-    """Against the plain reading: a step function, of which each bucket of the ring knows lowest and highest."""
+    """Compared with a simple model: a step function, and each bucket of the ring has its lowest and highest value."""
     past, time = ChipHistory(), T
     plain: list[tuple[float, int]] = []
     for rise, value in samples:
@@ -142,7 +143,7 @@ def test_any_samples_in_any_window(samples: list[tuple[float, int]], window: int
     assert {one[1] for one in found if one} <= {float(value) for _, value in plain}
     assert found[-1] is not None
     assert found[-1][0] <= plain[-1][1] <= found[-1][1]
-    # What is looked at again, and what is looked at for the first time, is the same.
+    # A second query and a first query give the same result.
     again = ChipHistory()
     for when, value in plain:
         again.add(when, snapshot(value))
@@ -250,7 +251,7 @@ def test_phases_are_bounded() -> None:
 
 
 def test_a_day_of_many_chips_takes_a_few_megabytes() -> None:
-    """A quarter of a galaxy; after a few samples the rings are as large as they ever get."""
+    """A quarter of a Galaxy. After a few samples, the rings have their full size."""
     snapshots = []
     for phase in range(2):
         one: Json = blank.snapshot("then", "box")
@@ -293,3 +294,20 @@ def test_history_changes_what_was_looked_at_already() -> None:
     assert seen(past, T - 8, T + 2, 10) == [*[None] * 7, 50, 50, 50]
     past.fill("880001", history(1, "dram_taken", {t - second: (1, 1) for second in range(1, 8)}))
     assert seen(past, T - 8, T + 2, 10) == [*[1] * 7, 50, 50, 50]
+
+
+@pytest.mark.parametrize("missing", [(), (5, 6, 40)])
+def test_the_history_of_a_recording(missing: tuple[int, ...]) -> None:
+    """Each interval is there as it was read, also around the end of the ring, and a gap is a gap."""
+    step, first = 2.0**-7, 229_632_000_003
+    places = [first + n for n in range(300) if n not in missing]
+    series = Series([n * step for n in places], [float(n % 50) for n in places], [float(n % 50 + 7) for n in places])
+    begin, until = first * step, (first + 300) * step
+    past = ChipHistory.of_recording(RecordedHistory(step, begin, until, {("a", "dram_taken"): series}), [])
+    found = past.columns("a", "dram", step, first, first + 300).ranges
+    assert found == [
+        None if n in missing else (float((first + n) % 50), float((first + n) % 50 + 7)) for n in range(300)
+    ]
+    whole = past.columns("a", "dram", 300 * step, first // 300, first // 300 + 2).ranges
+    assert max(high for one in whole if one is not None for high in one) == 56.0
+    assert past.began(["a"], ["dram"]) == begin

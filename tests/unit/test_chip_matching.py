@@ -25,7 +25,7 @@ def join(
 
 
 def test_a_trained_blackhole_says_its_serial_number_and_its_place_on_the_board() -> None:
-    # The example that was checked on hardware: board 0x403319141bb, unique id 0x806632283760, which is place 0.
+    # This example was checked on hardware: board 0x403319141bb, unique id 0x806632283760, which is position 0.
     chip = driver_chip(0, "p150a", arch="blackhole", serial="00000403319141BB")
     assert join([str(0x806632283760)], chip) == {str(0x806632283760): (FIRST, "id")}
     assert join([str(0x806632283760)], {**chip, "arch": "wormhole_b0"}) == {}
@@ -111,7 +111,7 @@ def test_a_chip_without_pci_address_goes_by_its_number() -> None:
     ("board", "found"), [("p150a", True), ("p100a", True), ("p300a", False), ("galaxy-blackhole", False)]
 )
 def test_the_only_chip_in_sight_of_a_board_with_several_is_not_all_of_them(board: str, found: bool) -> None:
-    """A container, a virtual machine or a dead neighbour leaves one; the serial number is that of the board."""
+    """A container, a virtual machine or a failed chip leaves one chip; the serial number is that of the board."""
     chip = driver_chip(0, board, arch="blackhole", serial="00000403319141BB")
     assert bool(join([str(0x806632283761)], chip)) is found
 
@@ -131,7 +131,7 @@ def test_who_holds_an_n300_may_use_the_chip_behind_it() -> None:
 
 
 def test_half_of_a_t3k_with_remote_chips() -> None:
-    """Metal's chips 4 and 5 are behind others, though as many are used as are held."""
+    """tt-metal's chips 4 and 5 are remote, although as many chips are used as are held."""
     chips = [driver_chip(kmd, "n300") for kmd in range(4)]
     places = {chip["pci"] for chip in chips}
     found = join(["70", "71", "74", "75"], *chips, uses=[({"70": 0, "71": 1, "74": 4, "75": 5}, places)])
@@ -172,7 +172,7 @@ def test_another_card_in_the_same_place_is_not_remembered() -> None:
 
 
 def test_a_chip_of_another_family_is_another_chip() -> None:
-    """A process holds a device and works on a simulated one."""
+    """A process holds a device, but uses a simulated one."""
     uses: Uses = [({"77": 0}, {FIRST})]
     assert find(["77"], [driver_chip(0)], uses, {}, {"77": ("blackhole", None)}) == {}
     assert find(["77"], [driver_chip(0)], uses, {}, {"77": ("wormhole_b0", None)}) == {"77": (FIRST, "holder")}

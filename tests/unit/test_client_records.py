@@ -39,7 +39,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 @st.composite
 def core_sets(draw: st.DrawFn) -> int:
-    """Any few rectangles of cores, none of them included."""
+    """Any few rectangles of cores, or none."""
     corner = st.integers(0, 63)
     mask = 0
     for _ in range(draw(st.integers(0, 4))):
@@ -125,8 +125,8 @@ FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER
 
 
 def test_every_event_type_is_tried() -> None:
-    """A workload has no record of its own: each of its programs has one."""
-    assert set(EVENTS) == set(get_args(ev.Event)) - {ev.WorkloadRun}
+    """A workload has no record of its own: each of its programs has one. Only readers of rings make gaps."""
+    assert set(EVENTS) == set(get_args(ev.Event)) - {ev.WorkloadRun, ev.GapBegan, ev.CaughtUp}
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
@@ -140,11 +140,51 @@ def test_round_trip(kind: type, data: st.DataObject) -> None:
     assert type(again) is type(event)
     assert len(record) % 8 == 0
     assert int.from_bytes(record[2:4], "little") == len(record)
-    assert record[0] > 12  # so that no legacy record is taken for it
+    assert record[0] > 12  # so that it is not mistaken for a legacy record
+
+
+ABOUT_MESHES = (
+    ev.Allocated,
+    ev.Freed,
+    ev.ProgramRun,
+    ev.ProgramCompiled,
+    ev.ProgramDestroyed,
+    ev.DeviceClosed,
+    ev.Viewed,
+)
+MESH = st.lists(st.integers(0, 1 << 20), min_size=2, max_size=40, unique=True).map(tuple)
+
+
+@pytest.mark.parametrize("kind", ABOUT_MESHES, ids=lambda kind: kind.__name__)
+@given(data=st.data(), mesh=MESH)
+@settings(LAW, max_examples=60)
+def test_round_trip_on_a_mesh(kind: type, data: st.DataObject, mesh: tuple[int, ...]) -> None:
+    event = data.draw(EVENTS[kind])._replace(device=mesh)
+    record = encode(event)
+    assert decode(record) == event
+    assert (record[0], len(record) % 8, int.from_bytes(record[2:4], "little")) == (native.ON_MESH, 0, len(record))
+    assert list(NativeStream().feed(record)) == [record]
+
+
+def test_a_mesh_that_cannot_be() -> None:
+    event = ev.Freed((3, 4), Kind.DRAM, 0x1000)
+    record = encode(event)
+    with pytest.raises(NativeError, match="a mesh of 1 devices"):
+        decode(record[:4] + (1).to_bytes(4, "little") + record[8:])
+    with pytest.raises(NativeError, match=r"damaged|cannot be about a mesh"):
+        decode(record[:4] + (200).to_bytes(4, "little") + record[8:])
+    with pytest.raises(NativeError, match="cannot be about a mesh"):
+        decode(record[:16] + bytes([native.MARK]) + record[17:])
+    with pytest.raises(InvalidValue, match="device number"):
+        decode(record[:8] + b"\xff" * 4 + record[12:])
+    with pytest.raises(NativeError, match="is about one device"):
+        encode(ev.DeviceOpened((0, 1), ChipInfo("7")))  # type: ignore[arg-type]
+    with pytest.raises(NativeError, match="a mesh of 300 devices"):
+        encode(event._replace(device=tuple(range(300))))
 
 
 def test_every_field_of_an_extra_is_tried() -> None:
-    """One that is not would be lost on the wire unseen."""
+    """A field that is not tested could be lost on the wire without notice."""
     every = ev.Extra(
         1, 1, 1, "tag", True, 1, 1, True, True, "[1, 32]", "model.py:3 forward\nmain.py:9 main", True, True
     )
@@ -154,7 +194,7 @@ def test_every_field_of_an_extra_is_tried() -> None:
 
 
 def test_a_stack_that_nobody_has_numbered() -> None:
-    """In an event file its number may stand for it; a client that says so means nothing."""
+    """In a recording, a number may replace a stack. In a record from a client, such a number is invalid."""
     stacks = {7: "model.py:3 forward"}
     extra = ev.Extra(shape="[1]", stack=stacks[7])
     for event in (
@@ -171,7 +211,7 @@ def test_a_stack_that_nobody_has_numbered() -> None:
 
 
 def test_the_finest_pattern_of_cores() -> None:
-    """A chequer board needs the most rectangles of all."""
+    """A chequerboard needs the most rectangles."""
     mask = sum(1 << (y * 64 + x) for x in range(64) for y in range(64) if (x + y) % 2)
     for event in (
         ev.ProgramRun(0, 1, mask),
@@ -201,7 +241,7 @@ def test_long_texts_are_cut_between_characters(text: str, times: int) -> None:
 
 
 def decoded(record: bytes) -> ev.Event | None:
-    """The event, or None for bytes that mean nothing or what cannot be; any other error is a failure."""
+    """The event, or None for invalid bytes. Any other error is a failure."""
     with suppress(NativeError, InvalidValue):
         return decode(record)
     return None
@@ -227,7 +267,7 @@ def test_damaged_records(event: ev.Event, data: st.DataObject) -> None:
 @LAW
 @given(st.sampled_from([*range(0x80, 0x90), *range(0xA0, 0xA6), native.MAGIC]), st.binary(max_size=200))
 def test_garbage(op: int, rest: bytes) -> None:
-    """What is understood can be written again: the server records what it was told."""
+    """What can be decoded can be encoded again: the server records what it received."""
     event = decoded(bytes([op]) + rest)
     if event is not None:
         assert decode(encode(event)) == event
@@ -280,12 +320,12 @@ def test_a_chip_that_cannot_be(body: bytes) -> None:
 def test_a_chip_without_a_name() -> None:
     with pytest.raises(NativeError) as error:
         decode(with_body(native.DEVICE_OPENED, b"{}"))
-    assert "is not known to version" not in str(error.value)  # the type is; the name is what is missing
+    assert "is not known to version" not in str(error.value)  # the type is correct, but the name is missing
     assert "chip" in str(error.value)
 
 
 def test_what_a_client_says_at_length_can_be_recorded() -> None:
-    """Raw UTF-8 on the wire grows when it is escaped: the event file must still take it."""
+    """Raw UTF-8 grows when it is escaped: it must still fit into the recording."""
     body = '{"chip":"a","board":"%s"}' % ("\u00e9" * 25_000)
     event = decoded(with_body(native.DEVICE_OPENED, body.encode()))
     if event is not None:
@@ -294,7 +334,7 @@ def test_what_a_client_says_at_length_can_be_recorded() -> None:
 
 @pytest.mark.parametrize("byte", [b"m", b"\xff", "\u00e9".encode()], ids=["plain", "not text", "two bytes"])
 def test_a_long_text_is_cut_by_the_reader_too(byte: bytes) -> None:
-    """Else an account replayed from the event file would say less than the one that was recorded."""
+    """Otherwise, an account that is replayed from the recording would have less data than the recorded one."""
     event = decode(with_body(native.MARK, byte * 10_001))
     assert isinstance(event, ev.Mark)
     size = len(event.text.encode())
@@ -319,7 +359,7 @@ def test_hello(source: str, confidence: Confidence) -> None:
 @LAW
 @given(st.binary(max_size=80))
 def test_hello_of_nonsense(rest: bytes) -> None:
-    """A stream lets nothing shorter than 8 bytes through."""
+    """A stream rejects anything shorter than 8 bytes."""
     for record in (
         native.MAGIC.to_bytes(1, "little") + rest.ljust(7, b"\0"),
         handshake.hello("x", Confidence.EXACT)[:8] + rest,
@@ -383,7 +423,7 @@ def test_any_chunking(events: list[ev.Event], cuts: list[int]) -> None:
 @LAW
 @given(st.lists(FROM_CLIENTS, max_size=4), st.binary(min_size=8, max_size=40), CUTS)
 def test_records_before_a_bad_one_are_not_lost(events: list[ev.Event], bad: bytes, cuts: list[int]) -> None:
-    """Whether they came in one read with it or not."""
+    """Also if they arrived in the same read as the bad record."""
     records = [HELLO, *map(encode, events)]
     data = b"".join(records)
     bad = b"\x07" + bad  # a legacy type
@@ -416,7 +456,7 @@ def test_a_compiled_programs_numbers_have_a_size(numbers: list[int]) -> None:
 
 
 def test_every_set_of_cores_can_be_sent() -> None:
-    """The worst that there is: a chessboard of all cores, and each core by itself."""
+    """The worst case: a chequerboard of all cores, and each core by itself."""
     chessboard = sum(1 << (64 * y + x) for y in range(64) for x in range(y % 2, 64, 2))
     event = ev.ProgramRun(0, 1, chessboard)
     assert decode(encode(event)) == event
@@ -428,7 +468,7 @@ def test_every_set_of_cores_can_be_sent() -> None:
 def test_ranges_that_name_cores_over_and_over_are_refused(
     last: tuple[int, int, int, int],
 ) -> None:
-    """To put them together takes its time, and one server does it for everybody."""
+    """Merging them takes time, and one server does it for all clients."""
     for count in (100, 5000):
         ranges = native.RANGE_FORM.pack(0, 0, 63, 63) * count + native.RANGE_FORM.pack(*last)
         head = native.RUN_FORM.pack(native.PROGRAM_RUN, 0, native.RUN_FORM.size + len(ranges), 0, 1, count + 1, 0, 0)

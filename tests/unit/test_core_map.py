@@ -203,7 +203,7 @@ def test_circular_buffers_over_a_buffer_overlap_and_have_negative_headroom() -> 
     assert core.used == 110000 + 4096
 
 
-# -- what nobody told -------------------------------------------------------------------------------------------------
+# -- unknown values ---------------------------------------------------------------------------------------------------
 
 
 def test_a_buffer_of_unknown_extent_is_the_floor_and_the_rest_is_unknown() -> None:
@@ -321,7 +321,7 @@ def test_headroom_agrees_with_the_floor_finder() -> None:
 
 
 def test_of_a_program_counts_what_is_still_in_place() -> None:
-    """It reached high on one core, where another program has run since."""
+    """It had the least headroom on one core, where another program has run since."""
     account = Account(N150)
     account.part(5, 105824, 4096, GRID & ~1)
     account.part(5, 105824, 900000, 1)
@@ -347,7 +347,7 @@ def test_a_buffer_without_a_place_may_be_the_lowest(address: int) -> None:
 
 
 class Placed(NamedTuple):
-    """A buffer: bytes on each core, or None if nobody told."""
+    """A buffer: bytes on each core, or None if unknown."""
 
     address: int
     on_each: int | None
@@ -378,7 +378,7 @@ runs = st.lists(st.tuples(st.integers(1, 3), masks()), max_size=4)
 
 
 def painted(buffers: list[Placed], on_core: list[Part]) -> tuple[list[int], list[bool]]:
-    """How many allocations lie on each byte, and whether a buffer of unknown extent may."""
+    """The number of allocations on each byte, and whether a buffer of unknown extent may be there."""
     counts = [1] * SMALL.l1_base + [0] * (SMALL.l1_size - SMALL.l1_base)
     for address, on_each, _ in buffers:
         for byte in range(address, min(SMALL.l1_size, address + (on_each or 0))):
@@ -402,14 +402,14 @@ def test_every_core_is_as_if_painted(
     buffers: list[Placed], programs: list[Part], launches: list[tuple[int, int]]
 ) -> None:
     account = Account(SMALL)
-    for number, one in enumerate(buffers):  # an allocator for each: they may lie anywhere
+    for number, one in enumerate(buffers):  # each has its own allocator, so they may have any address
         extra = Extra(None if one.on_each is None else 6 * one.on_each, allocator=number)
         kind = Kind.L1_SMALL if one.small else Kind.L1
         account.apply(Allocated(0, kind, one.address, 6 * (one.on_each or 1), extra=extra))
     kept: dict[tuple[int, Kind, int, int], Part] = {}
     for part in programs:
         account.part(part.program, part.address, part.on_each, part.cores, part.kind)
-        kept[part.program, part.kind, part.address, part.cores] = part  # the same place again replaces
+        kept[part.program, part.kind, part.address, part.cores] = part  # the same place again replaces the buffer
     account.apply(*(ProgramRun(0, program, cores) for program, cores in [*launches, (9, 0)]))
     if not (buffers or programs or launches):
         account.buffer(1000, 0)

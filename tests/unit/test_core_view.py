@@ -39,12 +39,12 @@ def picture_of(server: bool = True, chips: int = 2) -> Json:
 
 
 def asked(view: Cores, model: Model) -> list[str]:
-    """What it wants to know of cores; it also draws the past where there is room."""
+    """The data about cores that the view requests. If there is room, it also draws the history."""
     return [path for path in view.wants(model) if path.startswith("/cores?")]
 
 
 class Screen:
-    """The view with a model in which every question is answered as a server would, from one account."""
+    """The view with a model in which every request is answered like a server does, from one account."""
 
     def __init__(
         self, account: Account | None, size: Size = Size(120, 38), board: str | None = "n150", **snapshot: Any
@@ -81,7 +81,7 @@ class Screen:
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str) -> None:
-    """Other accounts than those of test_top_screens."""
+    """Accounts that test_top_screens does not have."""
     make, board = SCENES[scene]
     account = make()
 
@@ -103,7 +103,7 @@ def test_one_look_says_who_is_on_both_sides_of_the_gap(size: str) -> None:
     text = "\n".join(screen.rows())
     assert "kv_cache, pid 1" in text
     assert "program 2 ttnn::matmul, pid 1" in text
-    assert "program 3 ttnn::conv2d" in text  # cached, and comes closer
+    assert "program 3 ttnn::conv2d" in text  # cached, with less headroom
     assert "headroom 974.2 KiB" in text
     assert "largest free block 974.2 KiB" in text
 
@@ -121,7 +121,7 @@ def test_arrows_and_clicks_choose_a_core() -> None:
     assert screen.asked == "7,7"
     text = screen.rows()
     line = next(number for number, row in enumerate(text) if row.startswith("  5 "))
-    x = text[line].index("20%", text[line].index("20%") + 1)  # cells are as large as there is room
+    x = text[line].index("20%", text[line].index("20%") + 1)  # cells are as large as the room allows
     cell = x - text[line].index("20%")
     assert screen.view.click(4 + 3 * cell + 1, line, screen.model)
     assert "core 3,5" in "\n".join(screen.rows())
@@ -135,7 +135,7 @@ def test_the_heat_map_shows_use_or_headroom() -> None:
     used = screen.rows()
     headroom = screen.press("m")
     assert screen.view.heat == HEADROOM
-    # 424 KiB of 1464 are used; 974 KiB of the 1361 that programs and buffers share are between them.
+    # 424 KiB of 1464 are used. 974 KiB of the 1361 for programs and buffers are free between the two.
     assert re.match(r"  0 \[ +29% *\] +29% +29%", next(row for row in used if row.startswith("  0 ")))
     assert re.match(r"  0 \[ +71% *\] +71% +71%", next(row for row in headroom if row.startswith("  0 ")))
     screen.press("m")
@@ -162,11 +162,11 @@ def test_dispatch_cores_are_marked_and_harvested_ones_counted() -> None:
 def test_a_clash_is_red() -> None:
     screen = Screen(clash(), board="p150")
     styles = {style for row in screen.styled() for text, style in row if "97!" in text}
-    assert styles == {"heat5", "title"}  # the chosen core keeps its sign
+    assert styles == {"heat5", "title"}  # the selected core keeps its sign
 
 
 def test_the_grounds_follow_the_numbers() -> None:
-    """Every number stands on the ground that the key below the grid has for it."""
+    """Every number has the background colour that the legend below the grid shows for it."""
     limits = (10, 25, 50, 75, 90, 101)
     for make, board in SCENES.values():
         screen = Screen(make(), Size(200, 60), board)
@@ -179,7 +179,7 @@ def test_the_grounds_follow_the_numbers() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 38), (200, 58), (300, 78)])
 def test_cells_grow_with_the_window(width: int, height: int) -> None:
-    """The grid fills its half, in one direction at least, and every core is where a click finds it."""
+    """The grid fills its half in at least one direction, and a click finds every core."""
     screen = Screen(decode(), Size(width, height))
     text = screen.rows()
     places = [
@@ -212,22 +212,22 @@ def test_what_is_not_exact_says_so() -> None:
     screen = Screen(legacy())
     text = " ".join(" ".join(row.partition("│")[0] for row in screen.rows()).split())
     assert "used at least 6.5 MiB" in text
-    assert "by the board's table" not in text
+    assert "from the table of boards" not in text
     screen.account = Account(BOARDS["n150"])
     screen.account.buffer(1400000, 2048)
     text = " ".join(" ".join(row.partition("│")[0] for row in screen.rows()).split())
     assert "used 6.6 MiB of" in text
-    assert "sizes by the board's table" in text
+    assert "sizes from the table of boards" in text
 
 
 def test_where_the_wall_is_may_not_be_known() -> None:
-    """A buffer without an address may be lower than all that have one."""
+    """A buffer without an address may be lower than all buffers with one."""
     account = decode()
     account.apply(Allocated(0, Kind.L1, 0, 4096))
     text = "\n".join(Screen(account).rows())
-    assert re.search(r"least headroom - ", text)
-    assert re.search(r"buffers from +- not known", text)
-    assert re.search(r"largest to +0xf5900 program 3 ttnn::conv2d", text)
+    assert re.search(r"least headroom not known ", text)
+    assert re.search(r"lowest buffer +- not known", text)
+    assert re.search(r"highest end +0xf5900 program 3 ttnn::conv2d", text)
     assert "? 1 allocations are not in the map" not in text
     assert "? 1 allocation is not in the map: no address in L1 was reported" in text
 
@@ -252,7 +252,7 @@ def test_another_chip_is_another_question() -> None:
 
 
 def test_a_smaller_chip_has_no_such_core() -> None:
-    """The chosen core is one that the next chip does not have: its last one is chosen instead."""
+    """The next chip does not have the selected core: its last core is selected instead."""
     screen = Screen(clash(), board="p150")
     for _ in range(12):
         screen.press("right", "down") if screen.rows() else None

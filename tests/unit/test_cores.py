@@ -56,7 +56,7 @@ def test_others_have_their_turn(kind: Kind) -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[CoreMapBuilder]:
-    """Every survey that was begun."""
+    """Every survey that was started."""
     begun: list[CoreMapBuilder] = []
 
     class Watched(CoreMapBuilder):
@@ -135,7 +135,7 @@ def test_the_snapshot_has_what_is_known_and_never_looks_itself(
     }
     assert physical(account, maps) == known
     account.apply(Freed(0, Kind.L1, 1400000))
-    asyncio.run(maps.refresh())  # within the hour: nothing is looked at
+    asyncio.run(maps.refresh())  # within the hour: nothing is computed
     old = physical(account, maps)
     assert len(made) == 1
     assert not_none(old["age_s"]) > 0

@@ -44,7 +44,7 @@ def test_before_and_after_the_first_look() -> None:
 
 
 def test_looks_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was seen last stays, and is late after a while. The same failure is reported once."""
+    """The last sample stays, and is marked as late after a while. The same failure is reported once."""
     warned: list[str] = []
     current = CurrentSnapshot(account, machine=True, warn=warned.append)
     current.store(snapshots.machine(snapshots.driver_chip(0)))
@@ -69,7 +69,7 @@ def test_a_comparison_is_with_an_account_that_is_up_to_date() -> None:
 
     async def compare() -> None:
         current = CurrentSnapshot(take, machine=True, catch_up=lambda: order.append("catch up"))
-        current.compare(snapshots.machine(), 0.0)  # nobody holds a chip: nothing to compare
+        current.compare(snapshots.machine(), 0.0)  # no process holds a chip: nothing to compare
         assert order == []
         current.compare(snapshots.machine(processes=[snapshots.holder(7, 0)]), 0.0)
         assert current._comparison is not None

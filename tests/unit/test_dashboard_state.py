@@ -41,7 +41,7 @@ def test_a_chip_that_goes_and_comes_back_is_the_chosen_one_again() -> None:
     model.take(snapshot("a", "b", "c"), 3.0, 3.0)
     assert model.selected == "b"
     model.take(snapshot("a", "c"), 4.0, 4.0)
-    model.choose(1)  # the user takes another
+    model.choose(1)  # the user selects another one
     model.take(snapshot("a", "b", "c"), 5.0, 5.0)
     assert model.selected == "c"
 
@@ -97,7 +97,7 @@ def test_a_pause_keeps_the_answers_too() -> None:
 
 
 def test_what_nobody_wants_any_more_goes_after_a_while() -> None:
-    """A day of looking at one core after the other is no heap of answers."""
+    """Selecting many cores one after the other does not accumulate answers."""
     model = Model()
     for number in range(1000):
         model.take_answers(

@@ -27,7 +27,7 @@ SNAPSHOT = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
 
 
 class Api:
-    """Answers on a socket what it is told to; a function gets the connection itself."""
+    """Sends given answers on a socket. A function gets the connection itself."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -58,7 +58,7 @@ class Api:
                 connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
 
     def close(self) -> None:
-        # A thread in accept() keeps the socket alive: it has to be woken.
+        # A thread in accept() keeps the socket open: it must be woken.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -121,7 +121,7 @@ def test_what_takes_a_server_long_is_asked_less_often(api: Api, monkeypatch: pyt
 
 @pytest.mark.parametrize("said", [b"{", b"[1]", b"\xff\xfe", b"1", b"{}", b'{"schema": "ttmem.snapshot/9"}'])
 def test_an_answer_that_makes_no_sense(api: Api, root: str, said: bytes) -> None:
-    """If the server never said anything better, the machine is looked at."""
+    """If there was never a good answer of the server, the machine itself is read."""
     api.answers["/snapshot"] = said
     news = DataFeed(never, api=api.path, root=root).round()
     assert news.snapshot is not None
@@ -193,7 +193,7 @@ def events(*lines: str) -> Callable[[socket.socket], None]:
 
 
 def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream breaks after two events each time; those that came stay, the oldest go when there are too many."""
+    """The stream breaks after every two events. Received events stay; the oldest are removed above the limit."""
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(module, "_KEPT_EVENTS", 5)
     api.answers["/events"] = events('data: {"event": "Mark", "text": "a\\u001bb"}', 'event: lost\ndata: {"count": 7}')
@@ -223,7 +223,7 @@ def test_the_thread_brings_news_and_hears_what_is_wanted(api: Api) -> None:
     feed.start()
     assert heard.get(timeout=PATIENCE).snapshot == SNAPSHOT
     api.answers["/headroom"] = {"chips": []}
-    feed.want(["/headroom"], 3600.0)  # does not wait for the hour
+    feed.want(["/headroom"], 3600.0)  # does not wait for the full interval
     assert heard.get(timeout=PATIENCE).answers["/headroom"].data == {"chips": []}
     feed.want(["/headroom"], 0.01)
     heard.get(timeout=PATIENCE)

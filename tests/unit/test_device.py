@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated devices: memory of opening, program cache, traces, closing; all of it is reported."""
+"""Simulated devices: memory taken by opening, program cache, traces, closing. All of it is reported."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_a_cached_program_may_clash_later_and_stays_cached(heard: Heard) -> None
 
 
 def resident(heard: Heard) -> dict[int, int]:
-    """The cores on which each program is the last that ran."""
+    """The cores on which each program ran last."""
     return {program.ident: cores for program, cores in heard.ledger.chips[CHIP].resident_programs() if cores}
 
 
@@ -301,7 +301,7 @@ def test_what_is_heard_is_what_is_there(machine: str, steps: list[tuple[str, int
             buffers.pop(choice % len(buffers))
         elif what == "run":
             device.run(choice % 3, program_on((GRID, LEFT, RIGHT)[choice % 3]))
-        elif what == "clear" and not traces:  # a trace holds on to its programs
+        elif what == "clear" and not traces:  # a trace keeps its programs
             device.clear_program_cache()
         elif what == "trace":
             traces.append(device.begin_trace_capture())
@@ -315,7 +315,7 @@ def test_what_is_heard_is_what_is_there(machine: str, steps: list[tuple[str, int
 
 
 def test_kernels_as_writes_to_each_core() -> None:
-    """As they lie in the rings: the next program's are written over them, and a program's end changes nothing."""
+    """As in the kernel rings: the next program overwrites them, and the end of a program changes nothing."""
     heard = Heard()
     device = create_device(0, "n150", kernel_writes=True, tracker=heard.tracker)
     one, two = SimProgram("one"), SimProgram("two")

@@ -41,7 +41,7 @@ def until(come_true: Callable[[], bool], patience: float = 20) -> bool:
 
 
 def raw(machine: machines.Machine, pid: int, *, name: bytes = b"x", command: bytes = b"x\0") -> None:
-    """Names that are no text."""
+    """Names that are not text."""
     folder = machine.root / f"proc/{pid}"
     stat = (folder / "stat").read_bytes()
     (folder / "stat").write_bytes(stat[: stat.index(b"(") + 1] + name + stat[stat.rindex(b")") :])
@@ -101,7 +101,7 @@ def test_lines_that_make_no_sense(folder: Path, line: str) -> None:
 
 
 def test_a_list_that_cannot_be_read(folder: Path) -> None:
-    """One is a folder, one is missing as after a chip has vanished, one hangs: the others are read."""
+    """One is a folder, one is missing as after the removal of a chip, one blocks: the others are read."""
     machine = machines.t3k(folder)
     machine.process(50, holds=[3])
     lists = folder / "proc/driver/tenstorrent"
@@ -135,7 +135,7 @@ def test_an_old_driver_keeps_no_list(folder: Path) -> None:
 def test_what_an_old_driver_does_not_tell_us(folder: Path) -> None:
     machine = machines.old_driver(folder)
     machine.process(50, holds=[0])
-    (machine.process(51) / "fd/3").write_bytes(b"")  # no link, so it cannot be read as one
+    (machine.process(51) / "fd/3").write_bytes(b"")  # not a link, so it cannot be read as one
     answer = look(machine)
     assert (answer["state"], pids(answer)) == ("incomplete", {50: [0]})
     assert not_none(answer["why"]).startswith("1 process could not be examined; ")
@@ -205,9 +205,9 @@ def test_the_dead_hold_nothing(folder: Path) -> None:
 
 
 def test_who_let_go_while_we_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listed, and gone when it is looked at; when the list is read again, it is not there either."""
+    """Listed, but gone when it is examined. The second reading of the list does not contain it."""
     machine = machines.n150(folder)
-    machine.process(51)  # whose open files would not explain who holds the chip
+    machine.process(51)  # its open files would not explain which process holds the chip
     machine.holder(0, 50)
     machine.holder(0, 51)
     holders = Holders(str(folder))
@@ -246,7 +246,7 @@ def test_an_heir_holds_what_the_gone_opened(folder: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2.5.0", "2.6.0-rc1"])
 def test_numbers_of_another_namespace(folder: Path, version: str) -> None:
-    """These drivers list 17 for a process that is 17 in its container and 50 here; 17 here is somebody else."""
+    """These drivers list 17 for a process that has pid 17 in its container and 50 here. Here, 17 is another process."""
     machine = machines.n150(folder)
     machine.driver(version)
     machine.process(17, name="innocent")
@@ -266,7 +266,7 @@ def test_numbers_of_another_namespace(folder: Path, version: str) -> None:
 
 
 def test_only_the_number_is_shown(folder: Path) -> None:
-    """/proc may hide other users' processes from us; the driver does not."""
+    """/proc may hide the processes of other users, but the driver lists them."""
     machine = machines.n150(folder)
     (folder / "proc/self").mkdir()
     (folder / "proc/self/mounts").write_text("proc /proc proc rw,hidepid=invisible 0 0\n")
@@ -282,7 +282,7 @@ def test_only_the_number_is_shown(folder: Path) -> None:
 
 
 def test_a_process_is_described_once(folder: Path) -> None:
-    """And anew when it goes by another name, or is another process with the same number."""
+    """It is read again if its name changes, or if another process has the same pid."""
     machine = machines.n150(folder)
     process = machine.process(50, holds=[0], name="sh", command="sh run.sh")
     holders = Holders(str(folder))
@@ -344,7 +344,7 @@ def test_a_command_that_hangs(folder: Path) -> None:
 
 
 def test_a_real_container(folder: Path) -> None:
-    """A process in namespaces of its own: its number inside, and who it is outside."""
+    """A process in its own namespaces: its pid inside, and its data outside."""
     with with_other_devices(folder, {0: "/dev/null"}, HOLD + WAIT) as pid:
         show(folder, pid)
         (row,) = Holders(str(folder)).look([0])["processes"]
@@ -353,7 +353,7 @@ def test_a_real_container(folder: Path) -> None:
 
 
 def test_a_real_process_that_may_not_be_dumped(folder: Path) -> None:
-    """Its folder in /proc belongs to root, but it does not."""
+    """Its folder in /proc belongs to root, although the process does not."""
     undumpable = "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); "
     drop = "import ctypes; os.getuid() or (os.setgid(65534), os.setuid(65534)); "
     program = HOLD.replace("print", drop + undumpable + "print") + WAIT
@@ -368,7 +368,7 @@ def test_a_real_process_that_may_not_be_dumped(folder: Path) -> None:
 
 
 def test_the_child_of_a_real_opener_that_is_gone(folder: Path) -> None:
-    """The driver goes on to list who opened the chip; who holds it is the child."""
+    """The driver still lists the process that opened the chip, but its child holds it."""
     machine = machines.n150(folder)
     program = (
         "import os, sys; held = os.open(sys.argv[1], os.O_RDONLY); out = os.fork();"

@@ -21,7 +21,7 @@ UNKNOWN = "0000:7f:00.0"
         (["1"], [1]),
         (["3"], [3]),
         (["2", "4"], [2, 4]),
-        (["4", "2"], [2, 4]),  # numbered in driver order, however they are listed
+        (["4", "2"], [2, 4]),  # numbered in the order of the driver, regardless of the order in the list
         (["2", "2"], [2]),
         (["0000:03:00.0"], [3]),
         (["03:00.0"], [3]),
@@ -42,7 +42,7 @@ def test_letters_of_a_pci_address() -> None:
 
 
 def test_an_index_the_machine_does_not_list() -> None:
-    """Inside a container sysfs may show nothing; two processes' chips are told apart all the same."""
+    """Inside a container, sysfs may show nothing; the chips of two processes are distinguished anyway."""
     assert chips_of_visible(["3"], []) == [(0, ChipInfo("kmd:3", kmd=3))]
     assert chips_of_visible(["3"], []) != chips_of_visible(["5"], [])
 
@@ -61,7 +61,7 @@ def test_forms_we_do_not_know_mean_nothing(odd: str) -> None:
 
 @pytest.mark.parametrize("digits", [20, 5000])
 def test_an_absurd_index_does_no_harm(digits: int) -> None:
-    """It is some other user's environment: a server must survive it, and not number a chip by it."""
+    """It is the environment of another user: the server must not fail, and must not use it to number a chip."""
     assert chips_of_visible(["9" * digits], MACHINE) == []
 
 
@@ -85,7 +85,7 @@ def test_the_slot_of_the_only_process() -> None:
 
 
 def test_the_number_of_whoever_attached_last_is_not_ours() -> None:
-    """The other one has the device open and nothing on it yet, so it has no slot."""
+    """The other process has opened the device and allocated nothing, so it has no slot."""
     assert chips_of_slots(ME, {0}, [counted(77, 0, 7, attached=2)]) == []
     assert chips_of_slots(ME, {0}, [counted(77, 0, 7, 8)]) == []
 

@@ -20,7 +20,7 @@ NEWS = {(7, "77"): {"dram": (4 * MIB, 3 * MIB)}}
 
 
 class Looks:
-    """A process that tt-metal counts and that is tracked, looked at by a clock of the test's own."""
+    """A tracked process that tt-metal counts, read with a clock of the test."""
 
     def __init__(self) -> None:
         self.differences = Differences()
@@ -30,7 +30,7 @@ class Looks:
     ) -> dict[Where, Amounts]:
         account = Account()
         account.tracked(7, "77")
-        account.apply(account.source(7), Allocated(0, Kind.DRAM, 0x1000, 1))  # so that none is 0 and not unknown
+        account.apply(account.source(7), Allocated(0, Kind.DRAM, 0x1000, 1))  # so that 0 is a known value
         account.apply(account.source(7), Freed(0, Kind.DRAM, 0x1000))
         if tracked:
             account.apply(account.source(7), Allocated(0, Kind.DRAM, 0x2000, tracked))
@@ -41,7 +41,7 @@ class Looks:
 
 
 def test_a_process_at_rest() -> None:
-    """Said when it has lasted, and no longer when it is over."""
+    """Reported after it has lasted, and no longer when it has ended."""
     looks = Looks()
     assert looks.look(0, 4 * MIB, 3 * MIB, changed=-5) == {}
     assert looks.differences.open
@@ -71,14 +71,14 @@ def test_a_process_that_is_never_still_is_not_blamed_for_ever() -> None:
 
 
 def test_the_same_numbers_at_another_time_are_no_rest() -> None:
-    """It allocates and frees in step with the looks: counted before, tracked after, each time."""
+    """It allocates and frees in step with the readings: each time, counted before and tracked after."""
     looks = Looks()
     for second in range(20):
         assert looks.look(second, MIB, 0, changed=second - 0.4) == {}
 
 
 def test_an_account_that_is_taken_late_proves_nothing() -> None:
-    """The server was busy: both accounts are younger than both readings of the counters."""
+    """The server was busy: both readings of the account are later than both readings of the counters."""
     looks = Looks()
     for second in range(0, 40, 2):
         assert looks.look(second, MIB, 0, changed=second - 0.1, account_at=second + 1.5) == {}
@@ -88,7 +88,7 @@ def test_an_account_that_is_taken_late_proves_nothing() -> None:
 def test_amounts_that_change_start_anew() -> None:
     looks = Looks()
     for second in range(20):
-        changed = second - second % 2 - 0.5  # every second look
+        changed = second - second % 2 - 0.5  # every second reading
         assert looks.look(second, second // 2 * MIB, 0, changed) == {}
 
 
@@ -99,14 +99,14 @@ class Worker:
         self.moments = sorted(moments)
 
     def at(self, time: float) -> tuple[int, float]:
-        """Its bytes, and when they changed last."""
+        """Its bytes, and the time of the last change."""
         past = [moment for moment in self.moments if moment <= time]
         return len(past) % 2 * MIB, past[-1] if past else -1.0
 
 
 LOOKS = st.lists(
     st.tuples(st.floats(0.05, 1.2), st.floats(0.0, 0.5), st.floats(0.0, 0.5)), min_size=4, max_size=30
-)  # to the next look; from its begin to the counters; from there to the account
+)  # to the next reading; from its begin to the counters; from there to the account
 RHYTHM = st.builds(
     lambda first, each, count: [first + each * number for number in range(count)],
     st.floats(0, 1), st.sampled_from([0.05, 0.25, 0.5, 1.0, 1.1]) | st.floats(0.01, 3), st.integers(0, 200),
@@ -115,7 +115,7 @@ RHYTHM = st.builds(
 
 @given(RHYTHM | st.lists(st.floats(0, 30), max_size=60), LOOKS)
 def test_no_rhythm_makes_a_difference_where_there_is_none(moments: list[float], rounds: Any) -> None:
-    """The law: if both count the same at every moment, nothing is ever said, whenever they are read."""
+    """The law: if both have the same bytes at every moment, no difference is reported, whenever they are read."""
     worker, looks, now = Worker(moments), Looks(), 0.0
     for pause, reading, taking in rounds:
         counted, changed = worker.at(now + reading)
@@ -126,7 +126,7 @@ def test_no_rhythm_makes_a_difference_where_there_is_none(moments: list[float], 
 
 @given(RHYTHM, st.integers(1, 8))
 def test_a_lasting_difference_is_found_in_a_rest_long_enough(moments: list[float], missed: int) -> None:
-    """However busy it was before: tt-metal misses some bytes, and for a while nothing moves."""
+    """After any activity: tt-metal misses some bytes, and for a while nothing changes."""
     worker, looks = Worker(moments), Looks()
     rest = max(moments, default=0.0) + 1
     for step in range(int(rest + LASTS_SECONDS + 3)):

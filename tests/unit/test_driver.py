@@ -25,7 +25,7 @@ class Bench:
         self._launches: dict[int, int] = {}
 
     def work(self, seconds: float, rates: dict[int, float]) -> list[Any]:
-        """So many programs a second on these chips; what is seen at the end."""
+        """Run this many programs per second on these chips. Returns the readings at the end."""
         for _ in range(round(seconds * 2)):
             self.now += 0.5
             for chip, rate in rates.items():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ BUSY = (
 
 def test_nothing_left() -> None:
     dump = build()
-    nothing = {"total": 0, "devices": [], "anomalies": {}, "uncertain": []}
+    nothing = {"total": 0, "groups": [], "anomalies": {}, "uncertain": []}
     assert dump == {"schema": "ttmem.dump/1", "time": "now", **nothing}
     assert remaining_text(dump).splitlines() == [
         "╔══════════════════════════════════════════════════════════════╗",
@@ -100,15 +101,15 @@ def test_text() -> None:
         "    - small buffers: 0, 0 MB",
         "",
         "Total remaining buffers: 5",
-        "Anomalies: unknown_free 3, rejected 1",
+        "Anomalies: frees of unknown allocations 3, invalid records 1",
     ]
 
 
 def test_data() -> None:
     dump = build(*BUSY)
     assert dump["total"] == 7
-    assert [(d["device"], d["chip"]) for d in dump["devices"]] == [(0, "assumed:0"), (2, "assumed:2")]
-    dram = dump["devices"][0]["kinds"][0]
+    assert [(g["devices"], g["chips"]) for g in dump["groups"]] == [([0], ["assumed:0"]), ([2], ["assumed:2"])]
+    dram = dump["groups"][0]["kinds"][0]
     assert {key: dram[key] for key in ("kind", "count", "bytes", "reserved", "large", "small")} == {
         "kind": "dram",
         "count": 2,
@@ -119,8 +120,9 @@ def test_data() -> None:
     }
     assert dram["allocations"][1] == {
         "pid": 4242,
-        "chip": "assumed:0",
-        "device": 0,
+        "chips": ["assumed:0"],
+        "other_chips": [],
+        "devices": [0],
         "kind": "dram",
         "id": "0x400000",
         "address": 0x400000,
@@ -142,7 +144,7 @@ def test_data() -> None:
         "stack": None,
         "source": "legacy",
         "confidence": "reported",
-        "counted": True,
+        "not_counted": [],
     }
 
 
@@ -159,7 +161,7 @@ def test_tags_are_for_those_who_may_see_them() -> None:
 @pytest.mark.parametrize(("count", "listed"), [(9, 9), (10, 10), (11, 0), (5000, 0)])
 def test_single_buffers_are_listed_up_to_ten_of_a_type(count: int, listed: int) -> None:
     dump = build(*(Allocated(0, Kind.DRAM, 0x1000 * (n + 1), 1024) for n in range(count)))
-    assert dump["devices"][0]["kinds"][0]["count"] == count
+    assert dump["groups"][0]["kinds"][0]["count"] == count
     assert remaining_text(dump).count("    - Buffer ") == listed
 
 
@@ -209,7 +211,7 @@ def test_what_lies_in_an_l1_buffer_adds_nothing() -> None:
     cores = mask_of([CoreRange(0, 0, 0, 0)])
     inside = Allocated(0, Kind.CB, 0x20000, 4096, 5, 1, Extra(cores=cores, shared=True))
     dump = build(Allocated(0, Kind.CB, 0x1A000, 2048, 5, 0, Extra(cores=cores)), inside)
-    (entry,) = dump["devices"][0]["kinds"]
+    (entry,) = dump["groups"][0]["kinds"]
     assert (entry["count"], entry["bytes"]) == (2, 2048)
     text = remaining_text(dump)
     assert "CB: 2 circular buffers, 0.00195312 MB total" in text
@@ -230,25 +232,25 @@ def test_a_tag_cannot_move_the_cursor() -> None:
 def test_the_largest_are_listed_and_of_equal_size_the_oldest() -> None:
     sizes = (64, 512, 64, 256, 512, 128)
     events = [Allocated(0, Kind.DRAM, 0x1000 * (n + 1), size) for n, size in enumerate(sizes)]
-    (entry,) = build(*events, wanted=DumpFilter(limit=5))["devices"][0]["kinds"]
+    (entry,) = build(*events, wanted=DumpFilter(limit=5))["groups"][0]["kinds"]
     assert [(row["id"], row["size"]) for row in entry["allocations"]] == [
         *(("0x2000", 512), ("0x5000", 512), ("0x4000", 256), ("0x6000", 128), ("0x1000", 64)),
     ]
     assert (entry["count"], entry["bytes"]) == (6, sum(sizes))
-    (entry,) = build(*events, wanted=DumpFilter(limit=0))["devices"][0]["kinds"]
+    (entry,) = build(*events, wanted=DumpFilter(limit=0))["groups"][0]["kinds"]
     assert (entry["count"], entry["allocations"]) == (6, [])
 
 
 def test_what_the_allocator_took_is_known_of_all_or_not_at_all() -> None:
     known = [Allocated(0, Kind.DRAM, 0x1000 * n, 64, extra=Extra(reserved=4096)) for n in (1, 2)]
-    assert build(*known)["devices"][0]["kinds"][0]["reserved"] == 8192
-    assert build(*known, Allocated(0, Kind.DRAM, 0x9000, 64))["devices"][0]["kinds"][0]["reserved"] is None
+    assert build(*known)["groups"][0]["kinds"][0]["reserved"] == 8192
+    assert build(*known, Allocated(0, Kind.DRAM, 0x9000, 64))["groups"][0]["kinds"][0]["reserved"] is None
 
 
 def test_filters() -> None:
-    def found(**wanted: Any) -> list[tuple[str, str]]:
+    def found(**wanted: Any) -> list[tuple[str, ...]]:
         dump = build(*BUSY, wanted=DumpFilter(**wanted))
-        return [(device["chip"], entry["kind"]) for device in dump["devices"] for entry in device["kinds"]]
+        return [(*group["chips"], entry["kind"]) for group in dump["groups"] for entry in group["kinds"]]
 
     kinds = [("assumed:0", kind) for kind in ("dram", "host", "cb", "fabric_kernel", "firmware")]
     small = ("assumed:2", "l1_small")
@@ -257,3 +259,59 @@ def test_filters() -> None:
     assert found(pids=frozenset({4242, 1})) == [*kinds, small]
     assert found(pids=frozenset({1})) == []
     assert found(kinds=frozenset({Kind.CB, Kind.L1_SMALL})) == [("assumed:0", "cb"), small]
+
+
+ON_MESH = (
+    Allocated((0, 1, 2), Kind.DRAM, 0x1000, 3 * MIB, extra=Extra(reserved=4 * MIB)),
+    Allocated((0, 1, 2), Kind.DRAM, 0x2000, 1024, extra=Extra(reserved=2048)),
+    Allocated(1, Kind.DRAM, 0x9000, 2 * MIB, extra=Extra(reserved=2 * MIB)),
+    Allocated((0, 1, 2), Kind.KERNEL, 0x77, 640, 5),
+)
+
+
+def test_an_allocation_on_a_mesh_is_in_one_group() -> None:
+    dump = build(*ON_MESH)
+    assert dump["total"] == 4
+    mesh, alone = dump["groups"]
+    assert (mesh["chips"], mesh["other_chips"], mesh["devices"]) == (
+        ["assumed:0", "assumed:1", "assumed:2"],
+        [],
+        [0, 1, 2],
+    )
+    dram, kernel = mesh["kinds"]
+    each = 3 * MIB + 1024
+    assert (dram["count"], dram["bytes"], dram["per_chip"], dram["chips"]) == (2, 3 * each, each, 3)
+    assert (dram["reserved"], dram["large"]) == (3 * (4 * MIB + 2048), {"count": 1, "bytes": 9 * MIB})
+    assert [(row["size"], row["chips"], row["devices"]) for row in dram["allocations"]] == [
+        (3 * MIB, mesh["chips"], [0, 1, 2]),
+        (1024, mesh["chips"], [0, 1, 2]),
+    ]
+    assert (kernel["count"], kernel["bytes"]) == (1, 3 * 640)
+    assert (alone["chips"], alone["kinds"][0]["bytes"]) == (["assumed:1"], 2 * MIB)
+
+
+def test_a_request_for_one_chip_names_the_others() -> None:
+    """Sums are those of the requested chip; what is only there is a group of its own."""
+    dump = build(*ON_MESH, wanted=DumpFilter(chips=frozenset({"assumed:1"})))
+    groups = {tuple(group["other_chips"]): group for group in dump["groups"]}
+    assert groups.keys() == {("assumed:0", "assumed:2"), ()}
+    assert {tuple(group["chips"]) for group in dump["groups"]} == {("assumed:1",)}
+    shared = groups["assumed:0", "assumed:2"]
+    assert (shared["devices"], shared["kinds"][0]["bytes"]) == ([1], 3 * MIB + 1024)
+    assert [row["other_chips"] for row in shared["kinds"][0]["allocations"]] == [["assumed:0", "assumed:2"]] * 2
+
+
+@pytest.mark.parametrize("wanted", [EVERYTHING, KERNELS, DumpFilter(chips=frozenset({"assumed:1"}))])
+def test_the_boxes_are_the_same_whether_a_mesh_is_reported_once_or_chip_by_chip(wanted: DumpFilter) -> None:
+    """Tools parse them: each device has all that is on it."""
+    single = [
+        event._replace(device=number)
+        for event in ON_MESH
+        for number in (event.device if isinstance(event.device, tuple) else (event.device,))
+    ]
+    once, each = build(*ON_MESH, wanted=wanted), build(*single, wanted=wanted)
+    assert remaining_text(once) == remaining_text(each)
+    if wanted.kernels:
+        ages = re.compile(r"age \d+ s")
+        assert ages.sub("", kernels_text(once, 900.0)) == ages.sub("", kernels_text(each, 900.0))
+    assert remaining_text(once).count("Device ") == len({1} if wanted.chips else {0, 1, 2})

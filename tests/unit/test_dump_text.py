@@ -21,25 +21,28 @@ MINE = "/home/me/llama/model.py:42 forward"
 
 def allocation(chip: str, kind: str, address: int, size: int, **values: Any) -> Json:
     return {
-        "pid": 4711, "chip": chip, "device": 0, "kind": kind, "id": hex(address), "address": address, "size": size,
-        "reserved": None, "refs": 1, "since": NOW - 90, "program": None, "cores": None, "core": None, "shared": False,
+        "pid": 4711, "chips": [chip], "other_chips": [], "devices": [0], "kind": kind, "id": hex(address),
+        "address": address, "size": size, "reserved": None, "refs": 1, "since": NOW - 90, "program": None,
+        "cores": None, "core": None, "shared": False,
         "layout": None, "core_count": None, "per_core": False, "tag": None, "operation": None, "shape": None,
-        "line": None, "stack": None, "source": "agent", "confidence": "exact", "counted": True, **values,
+        "line": None, "stack": None, "source": "agent", "confidence": "exact", "not_counted": [], **values,
     }  # fmt: skip
 
 
 def entry(kind: str, rows: list[Json], more: int = 0, more_bytes: int = 0, reserved: int | None = None) -> Json:
     size = sum(0 if row["shared"] else row["size"] for row in rows) + more_bytes
     nothing = {"count": 0, "bytes": 0}
-    sums = {"count": len(rows) + more, "bytes": size, "reserved": reserved, "large": nothing, "small": nothing}
-    return {"kind": kind, **sums, "allocations": rows}
+    sums = {"count": len(rows) + more, "bytes": size, "per_chip": size, "chips": 1, "reserved": reserved}
+    return {"kind": kind, **sums, "large": nothing, "small": nothing, "allocations": rows}
 
 
 def dump_of(*devices: tuple[int, str, list[Json]], **more: Any) -> Json:
     total = sum(kind["count"] for _, _, kinds in devices for kind in kinds)
-    listed = [{"device": number, "chip": chip, "kinds": kinds} for number, chip, kinds in devices]
+    listed = [
+        {"devices": [number], "chips": [chip], "other_chips": [], "kinds": kinds} for number, chip, kinds in devices
+    ]
     return {
-        "schema": "ttmem.dump/1", "time": TIME, "total": total, "devices": listed, "anomalies": {"dropped": 0},
+        "schema": "ttmem.dump/1", "time": TIME, "total": total, "groups": listed, "anomalies": {"dropped": 0},
         "uncertain": [], **more,
     }  # fmt: skip
 
@@ -82,7 +85,7 @@ def test_the_screen_of_one_chip() -> None:
         "       SIZE  PER CORE  CORES   PID   AGE  PROGRAM  OPERATION  LINE                       KERNEL",
         "    6.2 KiB     100 B     64  4711  90 s        4  ttnn.add   llama/model.py:42 forward  reader (BRISC)",
         "",
-        "Cached programs take turns in L1: not all of their memory is in use at one time.",
+        "Cached programs use L1 in turn: not all of their memory is in use at one time.",
         "--top N lists more of each kind; --by groups them by operation, line or shape.",
         "Anomalies: none",
     ]
@@ -96,7 +99,7 @@ def test_chips_that_hold_the_same_are_shown_once() -> None:
     lines = lines_of(dump_of(on("u0", 0), on("u1", 1), on("u2", 2, extra), on("u3", 3)), "u0", "u1", "u2", "u3")
     assert lines[2:4] == [
         "n150 chips 0-3: the same on each of 4 chips",
-        "  DRAM buffers on each chip: 1, 1.0 MiB (1,048,576 B)",
+        "  DRAM buffers: 1, 1.0 MiB (1,048,576 B) on each chip, 4.0 MiB on all 4",
     ]
     assert "n150 chip 2 (id u2)" in lines
     assert sum("0x1000" in line for line in lines) == 1
@@ -117,7 +120,7 @@ def test_chips_that_differ_are_shown_apart(other: Json) -> None:
 
 
 def test_a_chip_with_two_numbers_is_one_chip() -> None:
-    """Two processes may call it by different numbers. Of all that is listed, the largest are shown."""
+    """Two processes may use different numbers for it. Of all allocations in the list, the largest are shown."""
     first = entry("dram", [allocation("a", "dram", 0x1000 * n, n * MIB) for n in (9, 5, 1)], reserved=15 * MIB)
     second = entry("dram", [allocation("a", "dram", 0x1000 * n, n * MIB, pid=2) for n in (8, 2)], reserved=10 * MIB)
     lines = lines_of(dump_of((0, "a", [first]), (3, "a", [second])), "a", top=3)
@@ -150,7 +153,7 @@ def test_nothing_and_doubt() -> None:
     doubt = [{"reason": "replaced", "count": 143}]
     lines = lines_of(dump_of(uncertain=doubt, anomalies={"dropped": 5}))
     assert lines[2] == "Nothing is known to be allocated."
-    assert "Anomalies: dropped 5" in lines
+    assert "Anomalies: dropped events 5" in lines
     assert any(line.startswith("uncertain: the agent counted replaced 143 (") for line in lines)
 
 
@@ -165,7 +168,7 @@ def test_a_real_dump_fits(chips: int, width: int) -> None:
 
 
 def test_an_allocation_on_one_core_names_the_core() -> None:
-    """Its coordinates are those of the network, which `ttmem l1` does not use, so the column says so."""
+    """Its coordinates are NOC coordinates, which `ttmem l1` does not use. Therefore the column names them."""
     core = {"x": 1, "y": 6, "address": 0x8000, "what": "firmware"}
     rows = [
         allocation("u0", "firmware", 0x8000, KIB, core=core, operation="firmware"),
@@ -175,3 +178,26 @@ def test_an_allocation_on_one_core_names_the_core() -> None:
     assert titles.split() == ["SIZE", "NOC", "CORE", "ADDRESS", "PID", "AGE", "OPERATION", "NOTE"]
     assert first.split()[2:] == ["1,6", "0x8000", "4711", "90", "s", "firmware", "-"]
     assert second.split()[-2:] == ["kernel", "text"]
+
+
+def test_a_mesh_is_shown_once_and_apart_from_what_is_on_one_of_its_chips() -> None:
+    chips = ["u0", "u1", "u2", "u3"]
+    dump = dump_of((1, "u1", [entry("dram", [allocation("u1", "dram", 0x9000, MIB)])]))
+    rows = [allocation("u0", "dram", 0x1000, 2 * MIB, chips=chips)]
+    sums = {"bytes": 8 * MIB, "chips": 4, "reserved": 16 * MIB}
+    mesh = {"chips": chips, "other_chips": [], "devices": [0, 1, 2, 3], "kinds": [entry("dram", rows) | sums]}
+    dump["groups"].append(mesh)
+    lines = lines_of(dump, *chips)
+    assert lines[2:4] == [
+        "mesh of n150 chips 0-3: sizes are those on each of 4 chips",
+        "  DRAM buffers: 1, 2.0 MiB (2,097,152 B) on each chip, 8.0 MiB on all 4, 4.0 MiB reserved by the "
+        "allocator on each chip",
+    ]
+    assert "n150 chip 1 (id u1)" in lines
+    assert sum("0x1000" in line for line in lines) == sum("0x9000" in line for line in lines) == 1
+
+
+def test_one_chip_of_a_mesh_names_the_others() -> None:
+    dump = dump_of((1, "u1", [entry("dram", [allocation("u1", "dram", 0x9000, MIB)])]))
+    dump["groups"][0]["other_chips"] = ["u0", "u2", "u3"]
+    assert "n150 chip 1 (id u1), also on chips 0,2-3" in lines_of(dump, "u0", "u1", "u2", "u3")

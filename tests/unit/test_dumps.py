@@ -33,7 +33,7 @@ class Stage:
         self.written: list[str] = []
         self.errors: list[Exception] = []
         self.dumps = Dumps(self.ledger, Clock(), self._write, self.errors.append)
-        self.full = False  # the next dump cannot be written
+        self.full = False  # True: the next dump cannot be written
 
     def allocate(self, *addresses: int, kind: Kind = Kind.DRAM) -> None:
         for address in addresses:
@@ -132,7 +132,7 @@ def test_requests_of_too_many_moments_are_answered_together(monkeypatch: pytest.
     assert len(stage.written) <= dumps._MAX_WAITING + len(BOTH)
     answered = [int(match[1]) if (match := re.search(r"\((\d+) requests", t)) else 1 for t in stage.written]
     assert sum(answered) == 2000
-    assert stage.totals()[-1] == 2000  # the last ones are of a moment after the last request
+    assert stage.totals()[-1] == 2000  # the last ones show a moment after the last request
 
 
 def test_captures_of_a_large_account_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_documents_that_wait_are_one() -> None:
         await asyncio.gather(*(ask(user_id) for user_id in (0, 1000, 0, 1000, 0)))
 
     run(story)
-    assert len({id(document) for document in made}) == 2  # one for each user: they may see different allocations
+    assert len({id(document) for document in made}) == 2  # one per user: users may see different allocations
     assert all(document["total"] == 1 for document in made)
 
 

@@ -32,13 +32,13 @@ def loaded_libraries() -> list[str]:
 
 
 def test_every_library_of_this_process() -> None:
-    """Those of the system: other linkers, versioned symbols, old and new tables."""
+    """Libraries of the system: other linkers, versioned symbols, old and new tables."""
     compared = 0
     for path in loaded_libraries():
         try:
             expected = by_sections.read(Path(path))
         except (KeyError, ValueError):
-            continue  # no sections, or none of the kind
+            continue  # no sections, or none of this type
         defined = {symbol.name for symbol in expected.symbols if symbol.defined}
         assert elf.read(path, defined).defined == defined, path
         compared += 1
@@ -54,7 +54,7 @@ RELACOUNT = (0x6FFFFFF9).to_bytes(8, "little")
 
 
 def called(folder: Path, options: list[str]) -> Path:
-    """A library with a function that it calls itself, and two that it only has."""
+    """A library with a function that it calls itself, and two that it only exports."""
     source, library = folder / "called.c", folder / f"called{len(options)}.so"
     source.write_text(
         "int used(int n) { return n; }\nint idle(void) { return 1; }\nint user(int n) { return used(n); }\n"
@@ -75,7 +75,7 @@ def test_what_is_called_through_the_linkage_table(folder: Path) -> None:
 
 @pytest.mark.parametrize(("tag", "value"), [(16, 0), (30, 2)])
 def test_a_library_that_binds_within_calls_nothing_that_can_be_stood_in_for(folder: Path, tag: int, value: int) -> None:
-    """DT_SYMBOLIC, and the flag that replaced it: the slots are there, and the linker fills them from within."""
+    """DT_SYMBOLIC, and the flag that replaced it: the slots exist, and the linker fills them from the library."""
     content = bytearray(called(folder, []).read_bytes())
     count = next(at for at in range(0, len(content) - 16, 8) if content[at : at + 8] == RELACOUNT)
     content[count : count + 16] = tag.to_bytes(8, "little") + value.to_bytes(8, "little")

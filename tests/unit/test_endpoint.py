@@ -100,11 +100,11 @@ def test_a_strangers_server_is_not_talked_to(listening: str, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("folder_user_id", "above_user_id", "above_mode", "trusted"),
     [
-        (4321, 0, 0o40755, True),  # /run/ttmem made by systemd for its service user
+        (4321, 0, 0o40755, True),  # /run/ttmem, created by systemd for its service user
         (4321, 0, 0o41777, False),  # a folder in /tmp
-        (4321, 0, 0o40775, False),  # a group could swap the folder
-        (4321, 1234, 0o40755, False),  # in somebody's home
-        (1234, 0, 0o40755, False),  # the socket's owner is not the folder's
+        (4321, 0, 0o40775, False),  # a group could replace the folder
+        (4321, 1234, 0o40755, False),  # in the home of a user
+        (1234, 0, 0o40755, False),  # the owner of the socket is not the owner of the folder
     ],
 )
 def test_a_service_users_server(

@@ -19,7 +19,7 @@ from ttmem.model.kinds import Kind
 
 LAW = settings(max_examples=40)
 
-# As tt-metal's source has them: release, what it is, text. Numbers in the order of the fields are {}.
+# From the source of tt-metal: release, name, text. {} stands for the numbers, in the order of the fields.
 FORMATS = [line.split("\t") for line in (ROOT / "tests/data/explain/formats.txt").read_text().splitlines()]
 HOLE = re.compile(r"\{[A-Z]*\}")
 numbers = st.integers(0, 2**63)
@@ -28,7 +28,7 @@ KINDS = {"DRAM": Kind.DRAM, "L1": Kind.L1, "L1_SMALL": Kind.L1_SMALL, "TRACE": K
 
 
 def flat(failure: Any) -> list[int]:
-    """The numbers among its fields, in order."""
+    """The numeric fields, in order."""
     return [value for value in failure if type(value) is int]
 
 
@@ -97,7 +97,7 @@ def test_garbage_is_nothing_and_never_raises(text: str) -> None:
 @LAW
 @given(st.sampled_from([text for _, _, text in FORMATS]), st.data())
 def test_half_a_message_is_none_of_it(text: str, data: st.DataObject) -> None:
-    """Cut within the words that every release has, it is not a message."""
+    """Cut within the words that are the same in every release, it is not a message."""
     core = re.split(r" TENSIX| store \{\} B|, but bank size|\. Tried to|\. Allocation at|\. After", text)[0]
     core = core[: core.rfind("{}") + 2]
     message = HOLE.sub(lambda hole: {"{KIND}": "L1", "{CORES}": "[0-0 - 1-1]"}.get(hole[0], "12"), core)
@@ -115,7 +115,7 @@ def test_numbers_that_make_up_one() -> None:
 
 
 def test_every_refusal_of_an_operation_has_its_wording() -> None:
-    """Else one of them would never have been tried."""
+    """Otherwise, one of them would never be tested."""
     tried = [RESHAPE, HEADS, *(text for _, name, text in FORMATS if name == "TooLittleL1")]
     for form in refusals._FORMS:
         words = re.split("[#{<]", form.text)[0].strip()
@@ -177,8 +177,8 @@ FRAME = " --- tt::tt_metal::experimental::GlobalCircularBufferImpl::setup_cb_buf
     [
         ("", False),
         (f"\nbacktrace:\n --- tt::tt_metal::Buffer::create()\n{FRAME}\n --- main", True),
-        ("\nbacktrace:\n --- GlobalCircularBuffer", True),  # what the agent keeps
-        (f" (assert.hpp:104)\nE   backtrace:\nE   {FRAME}\n", True),  # as pytest shows it
+        ("\nbacktrace:\n --- GlobalCircularBuffer", True),  # the part that the agent keeps
+        (f" (assert.hpp:104)\nE   backtrace:\nE   {FRAME}\n", True),  # in the form that pytest prints
         ("\nbacktrace:\n --- main\nGlobalCircularBuffer", False),
         (f"\n{FRAME}", False),
         ("\nbacktrace:\n" + " --- x\n" * 40 + FRAME, False),

@@ -25,7 +25,7 @@ Json = Any  # a document made by hand, or a part of one
 
 
 class Plain:
-    """A view that says what happens to it."""
+    """A view that reports what happens to it."""
 
     kept = ("sort",)
 
@@ -87,7 +87,7 @@ def test_what_the_header_says(dashboard: Dashboard) -> None:
     model.snapshot["server"] = {"pid": 9, "events": 1234567, "version": "1"}  # type: ignore[typeddict-item]
     model.snapshot["sources"] = [{"name": "server", "state": "ok"}, {"name": "shm", "state": "unreadable"}]  # type: ignore[typeddict-item]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
-    assert "shm unreadable  server pid 9, 1,234,567 events  box" in text
+    assert "tt-metal's counters unreadable  server pid 9, 1,234,567 events  box" in text
     assert "no server" not in text
 
 
@@ -96,9 +96,10 @@ def test_a_source_that_nobody_uses_is_not_told_of(dashboard: Dashboard) -> None:
     assert model.snapshot is not None
     model.snapshot["sources"] = [{"name": name, "state": "absent"} for name in ("sysfs", "shm", "umd")]  # type: ignore[typeddict-item]
     text = text_of(header(model, dashboard.views, 0, 160, 1.0))
-    assert ("shm" in text, "umd absent" in text) == (False, True), "but of one that was asked for"
+    assert ("counters" in text, "tt-umd absent" in text) == (False, True), "but of one that was asked for"
     model.snapshot["chips"] = []
-    assert "sysfs absent, shm absent, umd absent" in text_of(header(model, dashboard.views, 0, 160, 1.0))
+    missing = "driver files absent, tt-metal's counters absent, tt-umd absent"
+    assert missing in text_of(header(model, dashboard.views, 0, 160, 1.0))
 
 
 def test_the_age_of_a_picture() -> None:

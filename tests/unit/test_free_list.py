@@ -18,7 +18,7 @@ BASE, UNIT, UNITS = 4096 + 32, 32, 160
 
 
 class Picture:
-    """A bank as a row of letters, one a unit; first fit is the first or last place of so many dots."""
+    """A bank as a row of letters, one for each unit. First fit is the first or last row of enough dots."""
 
     def __init__(self) -> None:
         self.row = "." * UNITS
@@ -64,7 +64,7 @@ class Picture:
 
 
 def check_laws(bank: FreeList) -> None:
-    """Blocks cover the bank without a gap or an overlap, know their neighbours, and no two free ones touch."""
+    """Blocks cover the bank without a gap or an overlap, their links are correct, and no two free ones are adjacent."""
     blocks = bank.blocks()
     chain = sorted(blocks, key=lambda block: block.address)
     statistics = bank.statistics()
@@ -208,7 +208,7 @@ def test_an_empty_bank_has_one_block_of_nothing() -> None:
 
 
 def test_size_classes() -> None:
-    """Powers of two from 1 KiB on; below the first and above the last all sizes are one class."""
+    """Powers of two from 1 KiB. All sizes below the first are one class, and so are all above the last."""
     assert len(FreeList(0, 32768, 32).free_classes()) == 6
     assert len(FreeList(0, 32, 32).free_classes()) == 2
     assert len(FreeList(0, 1 << 32, 32).free_classes()) == 18

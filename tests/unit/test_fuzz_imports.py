@@ -7,6 +7,6 @@ from tests import fuzz_imports
 
 
 def test_damaged_files() -> None:
-    """Always the same cases; `python -m tests.fuzz_imports` tries others for as long as wanted."""
-    found = fuzz_imports.run(seed=0, cases=400)
-    assert min(found.values()) > 100, "most files are either always fine or always broken"
+    """Always the same cases. `python -m tests.fuzz_imports` tries other ones for as long as you want."""
+    found = fuzz_imports.run(seed=0, cases=200)
+    assert min(found.values()) > 50, "most files are either always fine or always broken"

@@ -30,15 +30,15 @@ def test_its_own_data_is_the_newest_buffer_of_the_same_line() -> None:
     bank = BANK._replace(blocks=(tensor, data))
     page = failed(configuration_bytes(6))
     assert requested(page, bank, "model.py:9 main") == (8192, 272, data)
-    assert requested(page, bank, "model.py:8 main").own is None  # another one is being made
-    assert requested(page, bank._replace(blocks=(tensor,)), "model.py:3 main").own is None  # an operation made it
+    assert requested(page, bank, "model.py:8 main").own is None  # another one is being created
+    assert requested(page, bank._replace(blocks=(tensor,)), "model.py:3 main").own is None  # an operation created it
     assert requested(failed(300), bank, "model.py:9 main").own is None  # larger than any configuration for 7 cores
     assert requested(failed(272, cores=5), bank, "model.py:9 main").own is None
     assert requested(page, None, None).own is None
 
 
 def free_list(sizes: list[int], gone: list[bool]) -> Bank:
-    """A bank with these buffers from the top down, of which some were freed."""
+    """A bank with these buffers from the top down. Some of them were freed."""
     bank: Bank | None = BANK
     for size in sizes:
         assert bank is not None

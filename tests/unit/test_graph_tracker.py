@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.heard import Heard
-from ttmem.collect.graph_tracker import BACKTRACE_VARIABLE, GraphTracker, devices_of
+from ttmem.collect.graph_tracker import BACKTRACE_VARIABLE, GraphTracker
 from ttmem.model.core_sets import CoreRange, mask_of
 from ttmem.model.events import Allocated, Freed, ProgramRun
 from ttmem.model.geometry import BOARDS
@@ -44,7 +44,7 @@ class Buffer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A buffer that knows all that may be asked of one."""
+    """A buffer with every method that may be called."""
 
     device: Chip | Mesh
     address: int
@@ -79,7 +79,7 @@ def kernels(heard: Heard, chip_id: str = CHIP) -> int:
 
 
 def test_kernels_take_their_binary_on_every_core(heard: Heard, tracker: GraphTracker) -> None:
-    """The figures of the proof of concept: 896 KB of fabric and 92 KB of dispatch, 988 KB on each device."""
+    """The numbers of the proof of concept: 896 KB of fabric and 92 KB of dispatch, 988 KB on each device."""
     for device in MESH.chips:
         assert tracker.track_kernel_load(57344, 0x10, device, 1, 16) == 917504 == 896 * KIB
         assert tracker.track_kernel_load(47104, 0x20, device, 2, 2) == 94208 == 92 * KIB
@@ -134,8 +134,9 @@ def test_a_kernel_of_an_unknown_type_is_refused(heard: Heard, tracker: GraphTrac
 def test_a_load_on_a_mesh_is_on_each_device(heard: Heard, tracker: GraphTracker) -> None:
     tracker.track_kernel_load(1000, 1, MESH, num_cores=2)
     assert [kernels(heard, f"assumed:{number}") for number in range(3)] == [2000] * 3
-    tracker.track_kernel_unload(1, MESH.chips[1])
-    assert [kernels(heard, f"assumed:{number}") for number in range(3)] == [2000, 0, 2000]
+    tracker.track_kernel_load(1000, 1, MESH.chips[1])
+    tracker.track_kernel_unload(1, MESH)
+    assert [kernels(heard, f"assumed:{number}") for number in range(3)] == [0, 1000, 0]
 
 
 # -- the backtrace of a load -----------------------------------------------------------------------------------------
@@ -220,20 +221,24 @@ def test_a_mesh_buffer_is_on_each_device_and_its_views_are_nowhere(heard: Heard,
     for buffer in (backing, *views):
         tracker.track_allocate(buffer)
     assert [(event.device, event.size) for event in heard.events if isinstance(event, Allocated)] == [
-        (0, 4096),
-        (1, 4096),
-        (2, 4096),
+        ((0, 1, 2), 4096),
     ]
     for buffer in (*views, backing):
         tracker.track_deallocate(buffer)
-    assert sum(isinstance(event, Freed) for event in heard.events) == 3
+    assert sum(isinstance(event, Freed) for event in heard.events) == 1
     assert heard.ledger.live_count() == 0
     assert not heard.ledger.anomalies
 
 
-def test_what_a_mesh_stands_for() -> None:
-    assert list(devices_of(MESH)) == MESH.chips
-    assert list(devices_of(DEVICE)) == [DEVICE]
+def test_a_mesh_is_closed_with_one_of_its_chips(heard: Heard, tracker: GraphTracker) -> None:
+    """What is on one of its chips alone stays until that chip is closed."""
+    tracker.track_allocate(Buffer(MESH, 0x1000, 64, Kind.DRAM))
+    tracker.track_allocate(Buffer(MESH.chips[1], 0x9000, 32, Kind.DRAM))
+    tracker.track_device_close(MESH.chips[0])
+    assert [heard.used(f"assumed:{number}", Kind.DRAM) for number in range(3)] == [0, 32, 0]
+    tracker.track_device_close(MESH.chips[1])
+    assert heard.ledger.live_count() == 0
+    assert not heard.ledger.anomalies
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
@@ -244,11 +249,11 @@ def test_a_circular_buffer_counts_on_each_of_its_cores(heard: Heard, tracker: Gr
     tracker.track_allocate_cb("{[0-0 - 3-7]}", 109920, 100, MESH, program=1, globally_allocated=True)
     for number in range(3):
         assert heard.used(f"assumed:{number}", Kind.CB) == 4096 * 64
-    assert len(heard.allocations(Kind.CB)) == 6
+    assert len(heard.allocations(Kind.CB)) == 2, "each is one allocation on three chips"
 
 
 def test_a_free_before_every_launch_frees_nothing_that_programs_hold(heard: Heard, tracker: GraphTracker) -> None:
-    """tt-metal says "all circular buffers are gone" before each program, cached or not."""
+    """tt-metal reports "all circular buffers are gone" before each program, cached or not."""
     tracker.track_allocate_cb([GRID], 105824, 1000, DEVICE, program=1)
     tracker.track_allocate_cb([GRID], 105824, 2000, DEVICE)
     tracker.track_deallocate_cb(DEVICE)
@@ -295,7 +300,7 @@ def test_a_program_takes_everything_with_it(heard: Heard, tracker: GraphTracker)
 def test_a_launch_makes_it_the_resident_one(heard: Heard, tracker: GraphTracker) -> None:
     tracker.track_allocate_cb(GRID, 105824, 100, DEVICE, program=1)
     tracker.track_program(1, MESH, LEFT)
-    assert heard.events[1:] == [ProgramRun(number, 1, mask_of([LEFT])) for number in range(3)]
+    assert heard.events[1:] == [ProgramRun((0, 1, 2), 1, mask_of([LEFT]))]
 
 
 # -- cores -----------------------------------------------------------------------------------------------------------
@@ -334,7 +339,7 @@ def test_a_write_again_is_the_same_and_in_another_size_replaces(heard: Heard, tr
 
 
 def test_a_closed_device_is_forgotten(heard: Heard, tracker: GraphTracker) -> None:
-    """Opened again it has nothing, and what is loaded then is a first load."""
+    """A device that is opened again is empty, and a kernel that is loaded then is loaded for the first time."""
     opened(tracker)
     for _ in range(2):
         tracker.track_core_write(DEVICE, (1, 2), 20_000, 1000)
@@ -350,7 +355,7 @@ def test_a_closed_device_is_forgotten(heard: Heard, tracker: GraphTracker) -> No
     assert len(heard.events) == before
 
 
-# -- nonsense --------------------------------------------------------------------------------------------------------
+# -- invalid values --------------------------------------------------------------------------------------------------
 
 NONSENSE = [
     "",
@@ -407,7 +412,7 @@ def test_there_is_one_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not GraphTracker.instance().client.is_enabled()
 
 
-# -- told twice ------------------------------------------------------------------------------------------------------
+# -- reported twice --------------------------------------------------------------------------------------------------
 
 
 def test_a_circular_buffer_told_twice_is_one(heard: Heard, tracker: GraphTracker) -> None:

@@ -39,7 +39,7 @@ def test_a_failure_is_reported_once_and_counted_each_time(guard: Guard, lines: l
     assert lines == ["history failed: OSError: disk full; it is tried again"]
     assert state(guard, "history") == ("failing", "OSError: disk full")
     assert guard.json()[0]["failures"] == 50
-    assert guard.json()[0]["since"] == 0.0  # when it began, not when it last happened
+    assert guard.json()[0]["since"] == 0.0  # the time of the first failure, not of the last one
     assert not guard.all_well
 
 
@@ -71,7 +71,7 @@ def test_work_that_waits_is_not_well(guard: Guard, lines: list[str]) -> None:
     guard.run("clients", lambda: "new clients wait for file descriptors")
     assert state(guard, "clients") == ("waiting", "new clients wait for file descriptors")
     assert not guard.all_well
-    guard.run("clients", lambda: True)  # other values mean nothing
+    guard.run("clients", lambda: True)  # other values have no effect
     assert state(guard, "clients") == ("ok", None)
     assert lines == []
 

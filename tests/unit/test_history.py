@@ -90,7 +90,7 @@ NOTES = st.lists(st.tuples(st.floats(0, 60, width=16), st.integers(0, 9), st.int
 @settings(max_examples=100)
 @given(st.sampled_from([1, 3, 10]), st.integers(1, 8), NOTES)
 def test_any_notes_in_order(step: int, length: int, notes: list[tuple[float, int, int]]) -> None:
-    """Against the plain reading: a dict of buckets, of which the newest ``length`` are kept."""
+    """Compared with a simple model: a dict of buckets, of which the newest ``length`` are kept."""
     tier = Tier(step, length)
     plain: dict[int, tuple[int, int]] = {}
     for time, last, rise in sorted(notes):
@@ -184,7 +184,7 @@ def test_filters() -> None:
 
 
 def test_a_chip_that_got_its_name() -> None:
-    """The past stays under the old name, the present goes under the new one."""
+    """Old samples stay under the old id, new samples have the new id."""
     account, history = Account(), History()
     account.alloc(Kind.DRAM, 0x1000, 64)
     history.sample(1.0, account.ledger)
@@ -195,7 +195,7 @@ def test_a_chip_that_got_its_name() -> None:
 
 
 def test_l1_at_once_is_that_of_the_snapshot() -> None:
-    """Of two cached programs only the one that ran last is in L1."""
+    """Of two cached programs, only the one that ran last is in L1."""
     account, history = Account(), History()
 
     def sampled(time: float) -> int | None:
@@ -234,7 +234,7 @@ def test_there_is_room_for_a_galaxy() -> None:
     assert 32 * (len(KINDS) + 1 + len(TELEMETRY)) < MOST_SERIES
 
 
-# -- when there are more series than there is room for ---------------------------------------------------------------
+# -- more series than the limit --------------------------------------------------------------------------------------
 
 
 def full(tier: Tier, time: float, chips: str = "claimed") -> None:
@@ -261,7 +261,7 @@ def test_a_series_that_is_long_unused_gives_its_place_to_another() -> None:
 
 
 def test_no_value_is_too_large() -> None:
-    """Many processes may claim as much as one process may claim."""
+    """Many processes may each report the largest possible value."""
     tier = Tier(1, 10)
     tier.put(1.0, {A: (1 << 70, 1 << 80)})
     ((_, last, highest),) = tier.read(A, 0, 9)

@@ -22,7 +22,7 @@ INSTEAD = {name for substitute in WANTED.substitutes.values() for name in substi
 
 
 def library(folder: Path, lacks: Iterable[str] = (), uncalled: Iterable[str] = ()) -> Coverage:
-    """A library that has all functions but some, and calls every hook itself but some."""
+    """A library that has all functions except some, and calls every hook itself except some."""
     have = [symbol for name, symbol in NAMES.items() if name not in set(lacks)]
     calls = [symbol for name, symbol in HOOKS.items() if name not in {*lacks, *uncalled}]
     source = folder / "library.c"
@@ -49,7 +49,7 @@ def test_a_library_that_has_everything(folder: Path) -> None:
 
 
 def test_one_that_newer_ones_are_like(folder: Path) -> None:
-    """What only older wheels have is missed by nobody."""
+    """Functions that only older wheels have are not reported as missing."""
     assert library(folder, OLDER).tracked == EVERYTHING
 
 

@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 
 def chip(chip_id: str, serial: str | None = None, **used: int | None) -> schema.ChipRow:
-    """A chip of 100 bytes of DRAM and 50 of L1, of which so much is used."""
+    """A chip with 100 bytes of DRAM and 50 of L1, of which this much is used."""
     row = blank.chip(chip_id, board="n300")
     row["serial"] = serial
     dram, l1 = row["memory"]["dram"], row["memory"]["l1"]
@@ -41,7 +41,7 @@ def chip(chip_id: str, serial: str | None = None, **used: int | None) -> schema.
 
 
 def process(pid: int | None, job: str | None = None, state: str = "tracked", **dram: int | None) -> schema.ProcessRow:
-    """A process with so much DRAM of each chip."""
+    """A process with this much DRAM on each chip."""
     row = blank.process(pid, state)
     row["job"] = {"id": job, "name": "bash"} if job else None
     for chip_id, size in dram.items():
@@ -72,7 +72,7 @@ def test_chips_with_one_serial_number_are_a_board() -> None:
 
 
 def test_a_chip_that_shows_no_serial_number_is_on_no_board_in_particular() -> None:
-    """The remote chip of an n300 is on one of the boards there are, and nobody says on which."""
+    """The remote chip of an n300 is on one of the boards, but it is not known which one."""
     found = sums([chip("a", dram=5), chip("b", "01", dram=10), chip("c", dram=7)], [])
     assert [(board["serial"], board["chips"]) for board in found["boards"]] == [("01", ["b"]), (None, ["a", "c"])]
     assert found["boards"][1]["dram"]["used"] == 12
@@ -93,7 +93,7 @@ def test_what_is_not_known_is_no_zero_and_is_counted() -> None:
 
 
 def test_what_is_known_in_part_is_not_known_on_that_chip() -> None:
-    """A second process has the chip open, and nothing tells what it uses there."""
+    """A second process has opened the chip, and its use of the chip is unknown."""
     account = Account()
     account.tracked(7, "77", dram=MIB)
     merged = merge(account.snapshot(), machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)]))
@@ -169,7 +169,7 @@ def test_what_allocators_took_is_a_jobs_own_where_nobody_else_is() -> None:
     for row in rows:
         row["memory"]["dram"]["reserved"] = 16
     opener = process(3, "session 8")
-    opener["holds"] = ["b"]  # has b open, and nobody knows what it uses of it
+    opener["holds"] = ["b"]  # has b open, and its use of b is unknown
     found = by_id(sums(rows, [process(1, "session 9", a=5, b=10), process(2, "session 9", a=5), opener]))
     assert (found["session 9"]["dram"]["reserved"], found["session 9"]["dram"]["reserved_on"]) == (16, 1)
     assert found["session 8"]["chips"] == ["b"]
@@ -190,7 +190,7 @@ def test_whoever_holds_a_chip_is_looked_up_in_its_job() -> None:
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> schema.Snapshot:
-    """A machine with accounted, counted and silent processes, in some containers and jobs, and some that exited."""
+    """A machine with tracked, counted and unknown processes, some in containers and jobs, and some that exited."""
     account, chips = Account(), [str(800 + number) for number in range(draw(st.integers(0, 4)))]
     pids = list(range(10, 10 + draw(st.integers(0, 5))))
     for pid in pids:
@@ -217,7 +217,7 @@ _SIZES = st.integers(0, 1 << 34)
 
 
 def leaves(value: Mapping[str, object], where: str = "") -> Iterator[tuple[str, int]]:
-    """Every number of a sum, nothing for None, and the number of chips."""
+    """Every number of a sum, without None, and the number of chips."""
     for key, inner in value.items():
         if isinstance(inner, dict):
             yield from leaves(inner, f"{where}{key}.")
@@ -237,7 +237,7 @@ def total(parts: Sequence[Mapping[str, object]]) -> dict[str, int]:
 
 @given(snapshots())
 def test_the_parts_add_up_to_the_whole(snapshot: schema.Snapshot) -> None:
-    """What the whole is, is read off the chips and the shares here, not off other sums."""
+    """The expected sums are computed from the chips and the shares, not from other sums."""
     found, chips = not_none(snapshot["sums"]), snapshot["chips"]
     whole, boards, jobs = total([found["host"]]), total(found["boards"]), total(found["jobs"])
     several = {"processes"}  # one may be on two boards
@@ -268,7 +268,7 @@ def test_to_sum_changes_nothing(snapshot: schema.Snapshot) -> None:
 
 
 def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = None) -> schema.Snapshot:
-    """Four chips on so many boards, of which process N holds and uses chip N."""
+    """Four chips on this many boards. Process N holds and uses chip N."""
     account, holders = Account(), []
     for number, job in jobs.items():
         account.tracked(10 + number, str(800 + number), dram=(number + 1) * MIB, l1=MIB)
@@ -280,7 +280,7 @@ def screen(*, boards: int, jobs: Mapping[int, str | None], held: int | None = No
 
 
 def table(snapshot: Any, width: int = 100, **keywords: Any) -> list[str]:
-    """The lines of the sums, with single spaces, none if they are not shown."""
+    """The lines of the sums, with single spaces; empty if they are not shown."""
     lines = render(snapshot, Style(width), **keywords).split("\n")
     start = next((place for place, line in enumerate(lines) if line.startswith("SUM OF")), len(lines))
     return [" ".join(line.split()) for line in lines[start : lines.index("", start) if start < len(lines) else start]]
@@ -330,7 +330,7 @@ def test_l1_of_programs_that_take_turns_is_marked() -> None:
     not_none(snapshot["sums"])["jobs"][0]["l1"]["used"] = 3 * MIB
     rows = table(snapshot)[1:]
     assert rows[1] == "session 9 bash 0-1 2 3.0 MiB 3.0 MiB*"
-    assert rows[2].startswith("* with")
+    assert rows[2].startswith("* includes")
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_nobody_has_no_job(folder: Path) -> None:
 
 
 def test_real_sessions() -> None:
-    """One starts another in its own session; a third has a session of its own."""
+    """One process starts another in its own session; a third has a different session."""
     code = (
         "import os, subprocess, sys\n"
         "both = [subprocess.Popen(['cat'], stdin=subprocess.PIPE, start_new_session=own) for own in (False, True)]\n"

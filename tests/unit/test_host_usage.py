@@ -22,7 +22,7 @@ class Clock:
 
 
 def run_for(folder: Path, user: int, system: int) -> None:
-    """A process has used so many ticks."""
+    """A process that has used this many ticks."""
     head, _, tail = (folder / "stat").read_text().rpartition(") ")
     fields = tail.split()
     fields[11], fields[12] = str(user), str(system)

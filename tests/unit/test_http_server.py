@@ -17,7 +17,7 @@ QUESTION = b"GET / HTTP/1.1\r\nHost: ttmem\r\nConnection: close\r\n\r\n"
 
 
 class Taker:
-    """A writer whose reader takes everything at once, so that there is never anything to wait for."""
+    """A writer whose reader takes everything at once, so that the server never has to wait."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -76,7 +76,7 @@ def test_who_takes_it_as_fast_as_it_comes_leaves_others_their_turn(whole: bool) 
 
 
 def answers(*requests: bytes, most: int = 256, held: int = 0) -> list[int]:
-    """The status of each request, sent one after the other on connections of their own, beside ``held`` idle ones."""
+    """The status of each request, sent one after the other on new connections, while ``held`` idle ones are open."""
     troubles: list[str] = []
 
     async def handle(request: Request) -> Response:

@@ -27,7 +27,7 @@ from ttmem.model.events import Allocated, DeviceOpened, Failed, Freed, ProgramDe
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.recording.event_file import EventFileReader
+from ttmem.recording.recording_file import Recording
 
 DATA = Path(__file__).parent.parent / "data" / "imports"
 ACCOUNTS = json.loads((DATA / "accounts.json").read_text())
@@ -120,17 +120,19 @@ def test_a_bare_capture_has_all_buffers_but_one_that_nothing_touched() -> None:
     recording = read(DATA / "n150_capture.json")
     ledger, source = fold(EventTranslation(recording, "n150"))
     (missing,) = (by_ttnn("n150_capture.json") - places(source)).items()
-    assert missing == ((0, Kind.L1, 1462272), 1)  # made before and left alone
+    assert missing == ((0, Kind.L1, 1462272), 1)  # made before and not used
     assert not places(source) - by_ttnn("n150_capture.json")
     assert not ledger.anomalies
     chip = ledger.chips["assumed:0"]
     views = ACCOUNTS["n150_capture.json"]["views"]
-    # Everything of L1_SMALL came during the capture, so what it takes of the banks is known, too.
+    # All of L1_SMALL was allocated during the capture, so its reserved bytes are known, too.
     assert chip.kinds[Kind.L1_SMALL].reserved_bytes == views["L1_SMALL"]["allocated_per_bank"] * 64
     assert chip.kinds[Kind.L1].reserved_bytes is not None
-    assert chip.kinds[Kind.DRAM].reserved_bytes is None  # of weights from before only the size is told
+    assert chip.kinds[Kind.DRAM].reserved_bytes is None  # of earlier weights, only the size is recorded
     assert (recording.version, recording.began, recording.timed, recording.cached) == (None, None, True, 1)
-    at_peak = step_at(recording, chip.kinds[Kind.L1_SMALL].peak.time)
+    peak_time = chip.kinds[Kind.L1_SMALL].peak.time
+    assert peak_time is not None
+    at_peak = step_at(recording, peak_time)
     assert at_peak is not None
     assert at_peak.operation == "ttnn.conv2d"
 
@@ -172,7 +174,7 @@ def test_a_detailed_report_has_everything(form: str, database: Path) -> None:
             view = views[kind.name]
             assert chip.kinds[kind].reserved_bytes == view["allocated_per_bank"] * view["banks"]
         assert chip.kinds[Kind.CB].used == 3 * 4096 * 56
-    assert translation.machine.meshes == {0: [0, 1]}  # the mesh bears the number of a chip
+    assert translation.machine.meshes == {0: [0, 1]}  # the number of the mesh is that of a chip
     assert "earlier buffers that no operation used" not in translation.lacks()
     extras = [t.extra for h in source.holdings.values() for t in h.buffers.values() if t.extra is not None]
     stacks = {extra.tag: extra.stack.split("\n") for extra in extras if extra.stack is not None}
@@ -200,19 +202,19 @@ def test_a_capture_without_execution() -> None:
     ledger, _ = fold(translation)
     assert not ledger.anomalies
     chip = ledger.chips["assumed:0"]
-    assert chip.kinds[Kind.CB].used == 0  # the next program takes their place
+    assert chip.kinds[Kind.CB].used == 0  # the next program replaces them
     assert chip.kinds[Kind.DFB].used == chip.kinds[Kind.CB].peak.value == 3 * 4096 * 64
     without = fold(EventTranslation(read(DATA / "n150_virtual.json")))[0].chips["assumed:0"]
     assert [total.peak.value for total in without.kinds] == [total.peak.value for total in chip.kinds]
 
 
 def test_what_is_written_is_what_was_folded(folder: Path) -> None:
-    out = folder / "out.events"
+    out = folder / "out.ttmem"
     translation = EventTranslation(read(DATA / "n300_report.json"))
     ledger, count = write(translation, out, "n300_report.json")
     again = Ledger()
-    with open(out, "rb") as file:
-        EventFileReader(file).replay(again)
+    with Recording(str(out)) as recording:
+        recording.replay(again)
     assert [
         (chip.id, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
         for chip in again.chips.values()
@@ -220,21 +222,21 @@ def test_what_is_written_is_what_was_folded(folder: Path) -> None:
         (chip.id, [(t.used, t.reserved, t.peak.value, t.peak.time) for t in chip.totals()])
         for chip in ledger.chips.values()
     ]
-    said = summary(translation, ledger, count, "db.sqlite", "db.events")
+    said = summary(translation, ledger, count, "db.sqlite", "db.ttmem")
     assert problems(said, schema.Import) == []
     l1 = said["chips"][1]["kinds"]["l1"]
-    assert (l1["peak_operation"], l1["peak_line"]) == ("ttnn.matmul", "/home/you/ttnn_import.py:43 workload")
+    assert (l1["peak_operation"], l1["peak_line"]) == ("ttnn.matmul", "/project/ttnn_import.py:43 workload")
     assert said["failures"] == 0
     assert json.loads(json.dumps(said)) == said
-    assert [path.name for path in folder.iterdir()] == ["out.events"]
+    assert [path.name for path in folder.iterdir()] == ["out.ttmem"]
 
 
 def test_a_failed_write_leaves_nothing(folder: Path) -> None:
     translation = EventTranslation(recorded(start("ttnn.add"), buffer("allocate", 4096), end()))
-    (folder / "out.events").mkdir()
+    (folder / "out.ttmem").mkdir()
     with pytest.raises(IsADirectoryError):
-        write(translation, folder / "out.events", "x")
-    assert [path.name for path in folder.iterdir()] == ["out.events"]
+        write(translation, folder / "out.ttmem", "x")
+    assert [path.name for path in folder.iterdir()] == ["out.ttmem"]
 
 
 # -- by hand --------------------------------------------------------------------------------------------------------
@@ -246,7 +248,7 @@ def test_what_was_freed_or_used_without_having_come_was_there_before() -> None:
         start("ttnn.add"),
         node("tensor", 2, **tensor),
         node("buffer", 3, (2,), device_id=1, buffer_type=0, size=128, layout="INTERLEAVED"),
-        node("tensor", 8, **{**tensor, "address": 0}),  # in a buffer that has no place
+        node("tensor", 8, **{**tensor, "address": 0}),  # in a buffer without an address
         node("buffer", 9, (8,), device_id=1, buffer_type=0, size=128, layout="INTERLEAVED"),
         buffer("allocate", 4096, layout="HEIGHT_SHARDED", num_cores=4),
         node("tensor", 5, **{**tensor, "buffer_type": 1, "address": 4096}),  # its own result
@@ -269,7 +271,7 @@ def test_what_was_freed_or_used_without_having_come_was_there_before() -> None:
 
 
 def test_the_shape_is_that_of_the_last_tensor_in_a_buffer() -> None:
-    """As the operation returns it; also of one from before that is freed, and where there are no addresses."""
+    """As the operation returns it; also for an earlier buffer that is freed, and without addresses."""
 
     def tensor(counter: int, shape: str, **more: Any) -> Node:
         kind = {"dtype": "DataType::UINT32", "layout": "Layout::ROW_MAJOR", "device_id": 1, "buffer_type": 1}
@@ -335,7 +337,7 @@ def test_circular_buffers_of_cached_programs_are_unknown_not_none() -> None:
 
 
 def test_a_mesh_and_its_chips() -> None:
-    """The mesh has the number of one of its chips; its buffers are told once, circular buffers for each chip."""
+    """The mesh has the number of one of its chips. Buffers are recorded once, circular buffers for each chip."""
     tensors = json.dumps([{"device_id": chip, "mesh_device_id": 4, "address": 64} for chip in (4, 5, 6)])
     nodes = [
         start("ttnn.add"),
@@ -353,7 +355,7 @@ def test_a_mesh_and_its_chips() -> None:
 
 
 def test_views_of_one_tensor() -> None:
-    """Counted with the tensor; two of one size are two, of another size one more view of the same."""
+    """Their bytes count with the tensor. An equal view adds a reference, a view of another size does not."""
     views = [cb(4096, 512, shared="1"), cb(4096, 512, shared="1"), cb(4096, 64, shared="1"), cb(105824, 16)]
     ledger, source = account(start("Move", hit=False), PROGRAM, *views, end())
     (program,) = source.holdings[0].programs.values()
@@ -413,7 +415,7 @@ FREE = [
     *(start("Tensor::deallocate"), buffer("deallocate", 1405824), end()),
     *(start("Tensor::deallocate"), buffer("deallocate", 106496), end()),
 ]
-STACK = "/home/you/model.py:41 forward\n/home/you/model.py:97 <module>"
+STACK = "/project/model.py:41 forward\n/project/model.py:97 <module>"
 
 
 def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK) -> GraphCapture:
@@ -424,7 +426,7 @@ def failing(*nodes: Node, error: str = OUT_OF_MEMORY, stack: str | None = STACK)
 
 
 def explained(recording: GraphCapture) -> tuple[list[Verdict | None], Ledger, Source]:
-    """The verdicts, each with the account of its moment, and the account in the end."""
+    """The verdicts, each with the account at its time, and the account at the end."""
     found: list[Verdict | None] = []
 
     def look(time: float, process: Process, event: Failed) -> None:
@@ -440,7 +442,7 @@ def explained(recording: GraphCapture) -> tuple[list[Verdict | None], Ledger, So
 
 
 def test_a_failure_is_explained_with_what_was_live_then() -> None:
-    """What goes after the error, as it unwinds or by the user, was there."""
+    """Buffers that are freed after the error, by unwinding or by the user, were live at the error."""
     made = start("create_device_tensor"), end()
     recording = failing(start("ttnn.add"), buffer("allocate", 4096), buffer("deallocate", 4096), *made, *FREE, end())
     recording.add([start("next"), buffer("allocate", 4096), end()])
@@ -449,7 +451,7 @@ def test_a_failure_is_explained_with_what_was_live_then() -> None:
     assert [(block.address, block.per_bank, block.tag) for one in verdict.holders for block in one.blocks] == [
         (106496, 128, "make"), (1405824, 128, "make"),
     ]  # fmt: skip
-    assert (verdict.tag, verdict.line) == ("ttnn.add", "/home/you/model.py:41 forward")
+    assert (verdict.tag, verdict.line) == ("ttnn.add", "/project/model.py:41 forward")
     assert not verdict.unknown
     assert places(source) == {(0, Kind.L1, 4096): 1}
     (event,) = (event for _, event in EventTranslation(recording, "n150").events() if isinstance(event, Failed))
@@ -457,7 +459,7 @@ def test_a_failure_is_explained_with_what_was_live_then() -> None:
 
 
 def test_a_program_that_clashed_is_known_then_and_gone_after() -> None:
-    """ttnn clears the circular buffers with the number of the chip, not of the mesh, when it gives a program up."""
+    """When it abandons a program, ttnn clears the circular buffers with the number of the chip, not of the mesh."""
     given_up = node("circular_buffer_deallocate_all", device_id=0)
     nodes = [start("ttnn.add"), start("Add", hit=False), buffer("allocate", 4096), PROGRAM, cb(105824, 4096), given_up]
     recording = failing(*nodes, buffer("deallocate", 4096), end(), end(), error=CLASHED)
@@ -506,9 +508,9 @@ def test_an_error_that_a_node_tells() -> None:
 
 
 def test_a_dram_bank_of_which_a_trace_region_that_nobody_told_is_the_top() -> None:
-    """The region is in no file; that a buffer lies below where the bank would begin without it tells that it is there.
+    """No file contains the size of the region. A buffer below the usual begin of the bank shows that there is one.
 
-    65536 B of a bank of 1 GiB are the region here: the bank begins at 1048640, and its message says what is left.
+    Here the region is 65536 B of a bank of 1 GiB: the bank begins at 1048640, and its message states what is left.
     """
     size = 1073741824 - 1048640 - 65536
     text = (
@@ -526,7 +528,7 @@ def test_a_dram_bank_of_which_a_trace_region_that_nobody_told_is_the_top() -> No
 
 @pytest.mark.parametrize("form", ["report", "database"])
 def test_errors_are_read_from_where_ttnn_keeps_them(form: str, database: Path) -> None:
-    """Beside a report, and in the table of a database; the second operation of the real files is made to fail."""
+    """Beside a report, and in the table of a database. The second operation of the real files is changed to fail."""
     path = database
     if form == "database":
         with sqlite3.connect(database) as connection:
@@ -543,7 +545,7 @@ def test_errors_are_read_from_where_ttnn_keeps_them(form: str, database: Path) -
     assert event.text == OUT_OF_MEMORY.partition("\nbacktrace")[0]
     assert event.tag == "ttnn.matmul"
     assert event.stack is not None
-    assert event.stack.startswith("/home/you/ttnn_import.py:43 workload\n")
+    assert event.stack.startswith("/project/ttnn_import.py:43 workload\n")
 
 
 def test_a_sidecar_that_makes_no_sense_is_left_alone(folder: Path) -> None:
@@ -618,7 +620,7 @@ def test_a_descriptor_that_is_none() -> None:
         ('{"graph" []}', "not JSON: '[' where ':' is expected"),
         ("\udcff", "not text in UTF-8"),
         ("[" * 100_000, "nested too deeply"),
-        ("TTMEMEVT\1\0\0\0\0\0\0\0", "this is already a ttmem event file"),
+        ("TTMEMREC\1\0\0\0\0\0\0\0", "this is already a ttmem recording"),
         ("SQLite format 3\0 and then nothing", "SQLite cannot read it"),
     ],
 )
@@ -658,13 +660,13 @@ def test_one_rank_of_several(database: Path) -> None:
 
 
 def test_a_database_without_graphs(database: Path) -> None:
-    """As older releases wrote them: only a list of buffers after each operation, and no number of a schema."""
+    """As older releases wrote them: only a list of buffers after each operation, and no schema number."""
     changed(database, "DROP TABLE captured_graph", "DROP TABLE report_metadata", "ALTER TABLE buffers DROP COLUMN rank")
     recording = read(database)
     assert recording.form == "report database, a schema without a number, as before 0.67"
     translation = EventTranslation(recording)
     ledger, source = fold(translation)
-    # Nothing tells the chips of mesh 0, so it is taken for chip 0. A report would know of one free more, after the end.
+    # The chips of mesh 0 are not recorded, so it is assumed to be chip 0. A report has one more free, after the end.
     assert translation.machine.meshes == {0: [0]}
     assert places(source) == Counter({key: 1 for key in by_ttnn("n300_report.json") if key[0] == 0})
     view = ACCOUNTS["n300_report.json"]["views"]["L1"]
@@ -686,7 +688,7 @@ def test_a_folder_has_one_allocation_to_read(folder: Path) -> None:
         (folder / other).touch()
     assert find(folder).name == "db.sqlite"
     (folder / "report.json").touch()
-    assert find(folder).name == "report.json"  # the database has less
+    assert find(folder).name == "report.json"  # the database has less data
     (folder / "report2.json").touch()
     with pytest.raises(NotACapture, match=r"a folder with 2 of them: report\.json, report2\.json; name one"):
         find(folder)

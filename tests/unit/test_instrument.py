@@ -19,7 +19,7 @@ from ttmem.model.kinds import Kind
 
 
 class Recorder:
-    """Stands where a client would and keeps what it is told."""
+    """Replaces a client, and keeps what is reported to it."""
 
     def __init__(self, enabled: bool = True) -> None:
         self.enabled = enabled
@@ -77,7 +77,7 @@ class Tensor:
 
 
 class Graph:
-    """Captures, one inside the other; what happens is told to all of them."""
+    """Nested captures: each of them records what happens."""
 
     RunMode = SimpleNamespace(NORMAL="normal", NO_DISPATCH="virtual")
 
@@ -109,7 +109,7 @@ class Graph:
 
 
 class Ttnn(ModuleType):
-    """As much of ttnn as the tracking looks at."""
+    """The parts of ttnn that the tracking uses."""
 
     def __init__(self) -> None:
         super().__init__("ttnn")
@@ -150,7 +150,7 @@ class Ttnn(ModuleType):
         return self.decorators.FastOperation(function, cpp)
 
     def makes(self, name: str, *parts: dict[str, Any]) -> Callable[[Any], str]:
-        """An operation that makes a program, which only a virtual run tells the parts of."""
+        """An operation that makes a program whose parts are known only from a virtual run."""
 
         def run(tensor: Any) -> str:
             if not self.graph.virtual:
@@ -297,7 +297,7 @@ def test_a_capture_of_the_workload_is_left_alone(ttnn: Ttnn, tracking: Instrumen
 
 
 def test_an_operation_inside_another(ttnn: Ttnn, tracking: Instrument, client: Recorder) -> None:
-    """It is followed on its own, and what the other did before and after is not lost."""
+    """It is tracked by itself, and what the other one did before and after is not lost."""
     inner = ttnn.operation(ttnn.makes("Inner", dfb(4096)))
 
     def outer(tensor: Any) -> str:
@@ -373,7 +373,7 @@ def test_without_dataflow_buffers_nothing_is_virtual(ttnn: Ttnn, client: Any) ->
 
 
 def test_a_device_nobody_mentioned(ttnn: Ttnn, tracking: Instrument, client: Recorder) -> None:
-    """It is found with the operation's tensors; what happens on one that is not found is counted."""
+    """It is found with the tensors of the operation. Events on a device that is not found are counted."""
     elsewhere = [
         {**node, "params": {**node["params"], "device_id": 7}} for node in (buffer(True, 64), buffer(True, 96))
     ]
@@ -395,7 +395,7 @@ def test_opening_and_closing(ttnn: Ttnn, client: Any) -> None:
 def test_a_child_process_is_silent(
     ttnn: Ttnn, tracking: Instrument, client: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have inherited a lock that nobody will release."""
+    """It may have inherited a lock that will never be released."""
     tracking._lock = None  # type: ignore[assignment]
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -1)
@@ -410,7 +410,7 @@ def test_a_child_process_is_silent(
 
 
 def test_stopped_by_an_operation(ttnn: Ttnn, tracking: Instrument) -> None:
-    """Its capture is ended all the same."""
+    """Its capture is ended anyway."""
     ttnn.operation(tracking.stop)()
     assert not ttnn.graph.stack
 

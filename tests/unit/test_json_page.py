@@ -36,6 +36,7 @@ SHARED = frozenset(
         schema.BlockRow,
         schema.BreakdownPoolRow,
         schema.BreakdownRow,
+        schema.CallTreeNode,
         schema.CoreRow,
         schema.OwnerRow,
         schema.PeakRow,
@@ -44,16 +45,22 @@ SHARED = frozenset(
         schema.VerdictRow,
     }
 )
-# By page and heading, the type whose keys are listed there, and the shared rows that are listed with it.
+# Page and heading -> the type whose keys are listed there, and the shared rows that are listed with it.
 TABLES: dict[tuple[str, str], tuple[Any, set[Any]]] = {
     ("json.md", "A run"): (schema.Run, set()),
     ("json.md", "An explanation"): (schema.Explanation, set()),
     ("json.md", "A verdict"): (schema.VerdictRow, set()),
     ("json.md", "A block"): (schema.BlockRow, set()),
+    ("json.md", "A fit"): (schema.Fit, set()),
+    ("json.md", "What if"): (schema.WhatIf, set()),
     ("json.md", "Doctor"): (schema.Doctor, set()),
     ("json.md", "A wheel"): (schema.Wheel, set()),
     ("json.md", "An import"): (schema.Import, set()),
     ("json.md", "Memory reports"): (schema.MemoryReports, set()),
+    ("json.md", "Statistics"): (schema.Stats, set()),
+    ("json.md", "A comparison"): (schema.Diff, set()),
+    ("json.md", "A call tree"): (schema.CallTree, set()),
+    ("json.md", "A caller"): (schema.CallTreeNode, set()),
     ("api.md", "Answer of /health"): (schema.Health, set()),
     ("api.md", "Answer of /processes"): (schema.Processes, set()),
     ("api.md", "Answer of /allocations"): (schema.Allocations, set()),
@@ -86,7 +93,7 @@ def keys_in(text: str) -> set[str]:
 
 
 def real_paths(value: Any, where: str = "") -> Iterator[str]:
-    """Every key of a document, dotted as `paths` has those of its type."""
+    """Every key of a document, dotted in the same way as `paths` does for its type."""
     if isinstance(value, list):
         yield f"{where}[]"
         for inner in value:
@@ -99,7 +106,7 @@ def real_paths(value: Any, where: str = "") -> Iterator[str]:
 
 
 def everything(folder: Path) -> Iterator[schema.Snapshot]:
-    """Snapshots that have between them every key there is."""
+    """Snapshots that together contain every key."""
     account = Account()
     account.tracked(7, "77", dram=MIB, l1=MIB)
     account.apply(account.source(7), Uncertain("replaced", 3))
@@ -127,7 +134,7 @@ def everything(folder: Path) -> Iterator[schema.Snapshot]:
 
 
 def leaves(keys: set[str]) -> set[str]:
-    """Without those that only hold others: a page may leave them out."""
+    """Without keys that only contain other keys: a page may leave them out."""
     return {key for key in keys if not any(other.startswith((f"{key}.", f"{key}[]")) for other in keys)}
 
 

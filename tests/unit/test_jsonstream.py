@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 
 class Dripping(StringIO):
-    """Gives a few characters at a time, whatever is asked for."""
+    """Returns a few characters at a time, regardless of the requested number."""
 
     def __init__(self, text: str, drop: int) -> None:
         super().__init__(text)

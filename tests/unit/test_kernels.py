@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels by the cores that share them, what they need of the kernel ring, and ttnn's table when it is too small."""
+"""Groups of cores with the same kernels, their use of the kernel ring, and ttnn's table when the ring is too small."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ PLACED = st.lists(st.tuples(KERNELS, st.lists(RECTANGLES, min_size=1, max_size=2
 @LAW
 @given(PLACED)
 def test_groups_part_the_cores(placed: list[tuple[Kernel, list[CoreRange]]]) -> None:
-    """Each core is in one group, with exactly the kernels that were put on it, in their order; no group is empty and
-    no two have the same kernels by the same calls."""
+    """Each core is in one group, with exactly the kernels that were put on it, in their order. No group is empty, and
+    no two groups have the same kernels from the same calls.
+    """
     groups = groups_of(placed)
     assert (
         sum(group.cores.bit_count() for group in groups)
@@ -105,7 +106,7 @@ def test_a_ring_that_is_just_large_enough() -> None:
 
 
 def test_ttnns_table() -> None:
-    """Word for word what ttnn 0.81.1 said of such a program on an n150 with a ring of 32 bytes."""
+    """The exact text of ttnn 0.81.1 for such a program on an n150 with a ring of 32 bytes."""
     groups = groups_of(
         [
             (data_movement_kernel("reader", 2228, "ncrisc", args=5, common_args=1), [CoreRange(0, 0, 3, 3)]),

@@ -20,7 +20,7 @@ from ttmem.model.kinds import (
 
 
 def test_buffer_codes_are_those_of_the_runtime() -> None:
-    """tt-metal's BufferType: 2 is system memory and 3 small L1, whatever the clients' comments say."""
+    """tt-metal's BufferType: 2 is system memory and 3 is small L1, although comments in clients differ."""
     assert [kind.name for kind in BUFFER_KINDS] == ["DRAM", "L1", "HOST", "L1_SMALL", "TRACE"]
     assert [int(kind) for kind in BUFFER_KINDS] == [0, 1, 2, 3, 4]
 

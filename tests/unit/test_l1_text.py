@@ -36,7 +36,7 @@ STYLES = {"60": Style(60), "100": Style(100), "160": Style(160), "100-colour": S
 
 
 def answer(account: Account, core: str | None = None, board: str | None = "n150", user_id: int = 0) -> Json:
-    """What the server would say of the account's chip."""
+    """The answer of a server for the chip of the account."""
     chip = account.ledger.chips["77"]
     chip.info = chip.info._replace(board=board)
     wanted = None if core is None else parse_core(core)
@@ -46,7 +46,7 @@ def answer(account: Account, core: str | None = None, board: str | None = "n150"
 
 
 def decode() -> Account:
-    """Two programs share the grid, a third is cached and would reach further; weights and a cache in L1."""
+    """Two programs share the grid, a third is cached and would end higher; weights and a cache are in L1."""
     account = Account(N150._replace(l1_small_size=32768))
     upper = mask_of([CoreRange(0, 0, 7, 3)])
     account.buffer(1300000, 98304, tag="kv_cache", layout=0)
@@ -65,7 +65,7 @@ def decode() -> Account:
 
 
 def clash() -> Account:
-    """Nearly full; circular buffers run into the buffer, and two allocators have handed out one place."""
+    """Nearly full: circular buffers overlap the buffer, and two allocators gave out the same place."""
     account = Account(BOARDS["p150"]._replace(live=True))
     grid = mask_of([CoreRange(0, 0, 10, 9)])
     account.buffer(200000, 1300000, tag="activation", allocator=1)
@@ -76,7 +76,7 @@ def clash() -> Account:
 
 
 def legacy() -> Account:
-    """A client that says how large buffers are, but not on a core, nor where circular buffers lie."""
+    """A client that reports the sizes of buffers, but not per core, and not the addresses of circular buffers."""
     account = Account(N150, ("legacy", Confidence.REPORTED))
     account.apply(
         Allocated(0, Kind.L1, 1400000, 1 << 20),
@@ -87,7 +87,7 @@ def legacy() -> Account:
 
 
 def quiet() -> Account:
-    """Nobody has spoken of it."""
+    """No process has reported anything about it."""
     return Account(BOARDS["n300"])
 
 
@@ -124,7 +124,7 @@ def test_both_sides_of_the_gap_are_named() -> None:
     assert f"({1300000 - end:,} B)" in text
     assert f"lowest L1 buffer at {1300000:#x}: L1 buffer of 6.0 MiB, kv_cache, pid 1" in text
     assert f"circular buffers end at {end:#x}: program 2 ttnn::matmul, pid 1" in text
-    assert f"of all cached programs, the highest end is {1005824:#x}: program 3 ttnn::conv2d" in text
+    assert f"highest end of all cached programs at {1005824:#x}: program 3 ttnn::conv2d" in text
 
 
 def test_the_highest_of_all_cached_programs_may_be_on_other_cores() -> None:
@@ -132,7 +132,7 @@ def test_the_highest_of_all_cached_programs_may_be_on_other_cores() -> None:
     account.part(4, 105824, 1_100_000, 1 << (7 * ROW + 7))
     text = render(answer(account), "0", Style(100))
     assert "Least headroom: core 0,0" in text
-    assert f"of all cached programs, the highest end is {1205824:#x}: program 4, pid 1, headroom 92.0 KiB" in text
+    assert f"highest end of all cached programs at {1205824:#x}: program 4, pid 1, headroom 92.0 KiB" in text
 
 
 def test_what_another_user_may_not_see_is_not_told() -> None:
@@ -153,7 +153,7 @@ def test_every_kind_of_segment_has_a_word() -> None:
 
 @st.composite
 def answers(draw: Any) -> Json:
-    """Any account's map, with names that are wide, or that would move the cursor."""
+    """Any account's map, with names that are wide or contain control characters."""
     make, board = draw(st.sampled_from([*SCENES.values()]))
     account = make()
     geometry = account.geometry

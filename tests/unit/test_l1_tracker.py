@@ -171,11 +171,11 @@ def test_a_free_in_another_thread_does_not_overtake_its_allocation() -> None:
     reported = []
 
     class Slow(AllocationClient):
-        """While an allocation is on its way, another thread frees it."""
+        """While an allocation is reported, another thread frees it."""
 
         def report_cb_allocation(self, **_: Any) -> None:
             other.start()
-            other.join(0.2)  # if it does not wait for us, it is through by then
+            other.join(0.2)  # if it does not wait for us, it has finished by then
             reported.append("allocated")
 
         def report_cb_deallocation(self, **_: Any) -> None:

@@ -62,7 +62,7 @@ def test_a_process_that_is_gone_has_no_descendants(folder: Path) -> None:
     ],
 )
 def test_who_uses_a_device(folder: Path, maps: bytes, uses: bool) -> None:
-    """The library alone is only an import; a device alone may be tt-smi's."""
+    """The library alone is only an import; the device alone may be held by tt-smi."""
     process(folder, 1, children={1: [2]})
     process(folder, 2, maps)
     assert processes.device_users(1, str(folder)) == ({2: "name2"} if uses else {})
@@ -82,7 +82,7 @@ def collector() -> Iterator[Session]:
 def test_unseen_is_who_used_a_device_and_was_not_heard(
     collector: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process of the folder stands for the command; nobody in it is heard."""
+    """A process in the folder replaces the command; none of its processes reports."""
     process(folder, 1, children={1: [2, 3]})
     process(folder, 2, METAL + DEVICE)
     process(folder, 3, METAL)
@@ -95,7 +95,7 @@ def test_unseen_is_who_used_a_device_and_was_not_heard(
         return found
 
     monkeypatch.setattr(processes, "device_users", look)
-    command = ["sh", "-c", f"until [ -e {looked} ]; do sleep 0.01; done"]  # not over before it was looked at
+    command = ["sh", "-c", f"until [ -e {looked} ]; do sleep 0.01; done"]  # it must not end before it was examined
     ended = launch.run(command, collector, os.environ, None)
     assert (ended.exit_code, ended.unseen) == (0, {2: "name2"})
 

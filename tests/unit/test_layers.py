@@ -15,22 +15,24 @@ import pytest
 import ttmem
 
 PACKAGE = Path(ttmem.__file__).parent
-# Lowest first; those that share a line know nothing of each other.
+# Lowest first. Folders on the same line do not import each other.
 LAYERS = [
     {"model"},
     {"wire", "account", "sources", "agent"},
     {"l1", "collect"},
-    {"ingest", "recording", "sim"},
+    {"ingest", "sim"},
+    {"recording"},
     {"analyze"},
-    {"documents"},
-    {"server", "imports"},
+    {"documents", "statistics"},
+    {"server", "imports", "compare"},
     {"run"},
     {"doctor", "demo"},
+    {"fit"},
     {"show"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-# `import ttmem` hands out the client, so it stands where the client does; `python -m ttmem` is the command.
+# `import ttmem` provides the client, so it has the layer of the client. `python -m ttmem` is the command.
 RANK[""] = RANK["collect"]
 RANK["__main__"] = RANK["cli"] + 1
 
@@ -110,7 +112,7 @@ def test_imports_go_downwards(module: str) -> None:
     assert not wrong, f"{module} imports {wrong}, which stand above it or beside it"
 
 
-# A screen is made of documents. Beside them the dashboard reads /proc and keeps its settings in a file.
+# A screen renders documents. In addition, the dashboard reads /proc and keeps its settings in a file.
 SHOWN = {"", "model", "wire", "documents", "show"}  # "": the version
 NOT_DOCUMENTS = {
     "ttmem.show.top.parts.process_tree": {"ttmem.sources.process_lookup"},
@@ -126,7 +128,7 @@ def test_screens_are_made_of_documents(module: str) -> None:
 
 
 def closure(start: str) -> set[str]:
-    """A module and all modules of ours that it imports, with the packages they lie in."""
+    """A module and all modules of ttmem that it imports, with the packages that contain them."""
     todo, done = [start], set()
     while todo:
         module = todo.pop()
@@ -148,7 +150,7 @@ def test_inside_the_workload_only_the_standard_library(module: str) -> None:
 
 
 def fresh_interpreter(code: str) -> list[str]:
-    """Words printed by code in an interpreter without site packages, environment or current directory."""
+    """Words printed by code in an interpreter without site-packages, environment or current directory."""
     prelude = f"import __future__, sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); before = set(sys.modules)\n"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", prelude + code], capture_output=True, text=True, check=True

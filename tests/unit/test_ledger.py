@@ -66,7 +66,7 @@ def test_one_user_does_not_take_the_room_for_all_chips(again: bool) -> None:
     for number in range(100):
         hog = of_user(ledger, 1 + number % 3, user=1000)
         ledger.apply(0.0, hog, DeviceOpened(0 if again else number, ChipInfo(f"X{number}")))
-        ledger.apply(0.0, hog, DeviceOpened(1, ChipInfo("real")))  # what is there anyway takes no room
+        ledger.apply(0.0, hog, DeviceOpened(1, ChipInfo("real")))  # an existing chip needs no room
     assert len(ledger.chips) == 21
     other = of_user(ledger, 9, user=1001)
     ledger.apply(0.0, other, DeviceOpened(0, ChipInfo("mine")))
@@ -109,7 +109,7 @@ def test_a_reset_of_peaks_hides_nothing_from_history() -> None:
 
 
 def test_a_resync_makes_no_peak_that_never_was() -> None:
-    """What was freed while nobody looked and what came instead never were there together, whoever else allocates."""
+    """Allocations whose frees were lost never count together with newer ones, also if other processes allocate."""
     ledger, source = _one_source()
     other = ledger.source(0.0, ProcessInfo(2, 1), "legacy", Confidence.REPORTED)
     chip = ledger.chips.assumed(0)
@@ -201,7 +201,7 @@ def test_a_resync_tells_buffers_at_one_address_apart() -> None:
     ledger.apply(1.0, source, ResyncBegin(2))
     for ident in (1, 3, 4):
         ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x1000, 100, refs=1, ident=ident))
-    ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x2000, 50, refs=1, ident=2))  # its slot is another buffer's now
+    ledger.apply(1.0, source, Allocated(0, Kind.L1, 0x2000, 50, refs=1, ident=2))  # another buffer has its slot now
     ledger.apply(1.0, source, ResyncEnd(2))
     assert sorted((allocation.address, allocation.size) for allocation in ledger.allocations()) == [
         (0x1000, 100)

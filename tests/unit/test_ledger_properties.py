@@ -28,7 +28,8 @@ from ttmem.model.core_sets import CoreRange, core_id, mask_of
 from ttmem.model.geometry import BOARDS, Arch
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import BUFFER_KINDS, KIND_BY_LABEL, KINDS, POOL_OF, Confidence, Kind, Pool
-from ttmem.recording.event_file import EventFileReader, EventFileWriter
+from ttmem.recording.event_recording import EventRecordingWriter
+from ttmem.recording.recording_file import Recording
 
 LAW = settings(max_examples=60, report_multiple_bugs=False)
 LESS = settings(LAW, max_examples=100)
@@ -45,11 +46,11 @@ class Burst(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Not an event: the history asks for the highest values since it last did."""
+    """Not an event: the history requests the highest values since its last request."""
 
 
 class Thin(NamedTuple):
-    """Not an event: the server gives back the memory of so many dead_held allocations."""
+    """Not an event: the server drops this many dead allocations."""
 
     limit: int
 
@@ -58,7 +59,7 @@ Act = Union[ev.Event, Burst, Sample, Thin]
 
 
 class Step(NamedTuple):
-    """Which of three processes does it, by which of its sources; ``late``: even if that process has exited."""
+    """One of three processes, and one of its sources. ``late``: even if that process has exited."""
 
     process: int
     source: str
@@ -86,7 +87,7 @@ REFS = st.sampled_from([0, 0, 0, 0, 1, 2, 3])
 RESERVED = st.sampled_from([None, 2048, 8192])
 
 DRAM, L1, CB, KERNEL = Kind.DRAM, Kind.L1, Kind.CB, Kind.KERNEL
-# builds() would make up what is not given, defaults or not: so all is given.
+# builds() would invent values for all arguments that are not given, so all are given.
 NONE, ZERO = st.none(), st.just(0)
 ALLOCATORS = st.integers(0, 1)
 IDENTS = st.sampled_from([0, 0, 0, 1, 2])  # some sources give buffers numbers of their own
@@ -111,7 +112,7 @@ PART_EVENTS = st.one_of(
     st.builds(ev.ProgramRun, DEVICES, PROGRAMS, SOME_CORES),
     st.builds(ev.ProgramDestroyed, DEVICES, PROGRAMS),
 )
-# Few enough of a kind that each often meets what it is about.
+# Few enough values of each kind that events often refer to the same allocation.
 LEGACY_EVENTS = st.builds(
     ev.Allocated, st.integers(0, 2), st.sampled_from([DRAM, L1, Kind.HOST, Kind.TRACE]), st.integers(0, 2),
     st.sampled_from([64, 96]), ZERO, ZERO, NONE, ZERO,
@@ -167,14 +168,14 @@ Stream = list[list[Step]]  # a list of lists grows longer than a list, and shrin
 
 
 def steps(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ()) -> st.SearchStrategy[Stream]:
-    """Streams of these acts; with no sources named, each process has one of its own."""
+    """Streams of these acts. If no sources are given, each process has its own source."""
     names = st.sampled_from(sources or ("",))
     step = st.builds(Step, st.integers(0, 2), names, st.booleans(), st.one_of(*acts))
     return st.lists(st.lists(step, max_size=12), max_size=12)
 
 
 def long_steps(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ()) -> st.SearchStrategy[Stream]:
-    """The same, of one process rather than three, and never short."""
+    """The same for one process instead of three, and never short."""
     names = st.sampled_from(sources or ("",))
     step = st.builds(Step, st.sampled_from([0, 0, 0, 1]), names, st.just(False), st.one_of(*acts))
     return st.lists(step, min_size=20, max_size=60).map(lambda stream: [stream])
@@ -185,7 +186,7 @@ ONE_SOURCE = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS)
 MOVING_CHIPS = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, CHIP_EVENTS, OTHER_EVENTS)
 TWO_SOURCES = steps(BUFFER_EVENTS, BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS, sources=EVERY_SOURCE)
 EVERYTHING = steps(BUFFER_EVENTS, PART_EVENTS, CHIP_EVENTS, OTHER_EVENTS, sources=EVERY_SOURCE)
-# Long and mostly of one process: a phase must have time to see something.
+# Long and mostly of one process, so that phases contain some events.
 PHASE_STEPS = (*[COMING_AND_GOING] * 6, *[PHASE_EVENTS] * 4, OTHER_EVENTS)
 PHASES_OF_ONE = long_steps(*PHASE_STEPS)
 WITH_PHASES = long_steps(*PHASE_STEPS, PART_EVENTS, *[CHIP_EVENTS] * 2, sources=EVERY_SOURCE)
@@ -193,7 +194,7 @@ WITH_THINNING = steps(BUFFER_EVENTS, PART_EVENTS, OTHER_EVENTS, st.builds(Thin, 
 
 
 def as_said_by(name: str, event: ev.Event) -> ev.Event:
-    """What the legacy protocol cannot say, a legacy source does not say."""
+    """A legacy source does not report what the legacy protocol cannot express."""
     if name == "legacy" and isinstance(event, ev.Allocated):
         kind = event.kind if event.kind not in (Kind.DFB, Kind.SCRATCHPAD, Kind.FIRMWARE) else Kind.CB
         return ev.Allocated(event.device, kind, event.address, event.size)
@@ -203,9 +204,9 @@ def as_said_by(name: str, event: ev.Event) -> ev.Event:
 
 
 class Both:
-    """The ledger and the model, told the same."""
+    """The ledger and the model, with the same events."""
 
-    def __init__(self, limits: Limits = Limits(), journal: EventFileWriter | None = None) -> None:
+    def __init__(self, limits: Limits = Limits(), journal: EventRecordingWriter | None = None) -> None:
         self.ledger = Ledger(limits)
         self.model = NaiveAccount(limits.allocations_per_process)
         self.time = 0.0
@@ -275,7 +276,7 @@ class Both:
                 yield from ((("share", party, chip_id, pool), share.pools[pool]) for pool in Pool)
 
     def compare(self) -> None:
-        """Everything that can be asked at any moment."""
+        """Everything that can be queried at any moment."""
         sums = self.model.sums()
         totals = list(self.totals())
         assert {k: (t.used, t.count, t.reserved, t.known) for k, t in totals if t.count or t.used or t.known} == sums
@@ -340,13 +341,15 @@ class Both:
         for recent, best in ((False, self.model.peak), (True, self.model.recent)):
             found: dict[Key, Any] = {}
             for row in peaks(self.ledger, recent=recent):
-                kind = next((("kind", row["chip"], kind) for kind in KINDS if kind.label == row.get("kind")), None)
-                pool = next((("pool", row["chip"], pool) for pool in Pool if pool.label == row.get("pool")), None)
-                found[kind or pool or ()] = row
+                for chip in row["chips"]:
+                    kind = next((("kind", chip, kind) for kind in KINDS if kind.label == row.get("kind")), None)
+                    pool = next((("pool", chip, pool) for pool in Pool if pool.label == row.get("pool")), None)
+                    assert (kind or pool or ()) not in found, "a chip is in one row"
+                    found[kind or pool or ()] = row
             assert found.keys() == {key for key, it in best.items() if key[0] != "share" and it.value}
             for key, row in found.items():
-                assert (key, row["bytes"], row["time"]) == (key, best[key].value, best[key].time)
-                same_largest(key, [face_in(allocation) for allocation in row["largest"]], best[key].items)
+                assert (key, row["per_chip"], row["time"]) == (key, best[key].value, best[key].time)
+                same_largest(key, [face_in(allocation, key[1]) for allocation in row["largest"]], best[key].items)
             for key, total in self.totals():
                 if key[0] == "share":
                     self._compare_share_peak(key, total.recent if recent else total.peak, best)
@@ -366,7 +369,7 @@ class Both:
             same_largest(key, found, expected.items)
 
     def compare_departed(self) -> None:
-        """The last snapshot of each process that is gone."""
+        """The last snapshot of each process that has exited."""
         assert len(self.ledger.departed) == len(self.model.departed)
         for process, snapshot in zip(self.ledger.departed, self.model.departed):
             assert process is self.processes[snapshot.party]
@@ -394,7 +397,7 @@ class Both:
 
 
 def rows_in(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, Any], tuple[int, int, int]]:
-    """Rows of a phase, by what they are about."""
+    """Rows of a phase, by their totals."""
     found = {}
     for row in rows:
         what = (row["device"], KIND_BY_LABEL[row["kind"]]) if "kind" in row else POOLS[row["pool"]]
@@ -411,12 +414,14 @@ def face(allocation: Allocation, number: int) -> Face:
     return pid, number, allocation.kind, allocation.address, allocation.size
 
 
-def face_in(row: dict[str, Any]) -> Face:
-    return row["pid"], row["device"], KIND_BY_LABEL[row["kind"]], row["address"], row["size"]
+def face_in(row: dict[str, Any], chip: str) -> Face:
+    """The row of an allocation, on one of its chips."""
+    number = row["devices"][row["chips"].index(chip)]
+    return row["pid"], number, KIND_BY_LABEL[row["kind"]], row["address"], row["size"]
 
 
 def same_largest(about: object, found: list[Any], items: list[Item]) -> None:
-    """The largest allocations, where those of equal size at the cut may be one or the other."""
+    """The largest allocations. Of those with equal size at the cut, any may be in the list."""
     expected = list(largest(items))
     assert sorted(f[-1] for f in found) == sorted(i.size for i in expected), about
     cut = expected[-1].size if len(items) > len(expected) else 0
@@ -513,15 +518,16 @@ def test_a_full_process_drops_and_counts(stream: Stream) -> None:
 @given(WITH_PHASES)
 def test_a_replayed_journal_gives_the_same_picture(stream: Stream) -> None:
     file = io.BytesIO()
-    both = Both(journal=EventFileWriter(file))
+    journal = EventRecordingWriter(file)
+    both = Both(journal=journal)
     for _ in both.play(stream):
         pass
-    file.seek(0)
+    journal.finish()
     again = Ledger()
-    reader = EventFileReader(file)
-    last = reader.replay(again)
-    assert not reader.cut
-    assert last == (both.time or None)
+    recording = Recording(file)
+    last = recording.replay(again)
+    assert not recording.problems
+    assert last == both.time
     assert take_snapshot(again, time="", host="") == take_snapshot(both.ledger, time="", host="")
     for one, other in zip(again.processes.values(), both.ledger.processes.values()):
         assert phases_json(one) == phases_json(other)
@@ -529,7 +535,7 @@ def test_a_replayed_journal_gives_the_same_picture(stream: Stream) -> None:
         assert peaks(again, recent=recent) == peaks(both.ledger, recent=recent)
 
 
-# -- cases the laws found, at their smallest ---------------------------------------------------------------------
+# -- cases that the laws found, reduced --------------------------------------------------------------------------
 
 A, B, ASSUMED = ChipInfo("A"), ChipInfo("B"), ChipInfo("assumed:0")
 Told = tuple[int, str, ev.Event]
@@ -688,7 +694,7 @@ def test_residency_moves_with_the_device_number() -> None:
 
 
 def test_what_is_set_aside_is_not_resident() -> None:
-    """Both sources report the same launch; only the stronger one's buffers count (rule 12)."""
+    """Both sources report the same launch, but only the buffers of the stronger one count (rule 12)."""
     weaker = BUFFER._replace(size=200)
     sources: list[Told] = [(0, "agent", BUFFER), (0, "client", weaker)]
     launches: list[Told] = [(0, "agent", ev.ProgramRun(0, 1, 1)), (0, "client", ev.ProgramRun(0, 1, 1))]
@@ -696,7 +702,7 @@ def test_what_is_set_aside_is_not_resident() -> None:
 
 
 def test_a_chip_that_moves_takes_along_only_what_its_own_sources_see() -> None:
-    """The agent of another process saw no dataflow buffers on the assumed chip; of this one nobody can say so."""
+    """The agent of another process saw no dataflow buffers on the assumed chip. For this process, they are unknown."""
     both = Both()
     both.tell(0, "legacy", False, ev.Allocated(0, L1, 0x1000, 64))
     both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 64))
@@ -709,20 +715,20 @@ def test_a_chip_that_moves_takes_along_only_what_its_own_sources_see() -> None:
 
 
 def test_who_has_exited_does_not_come_back() -> None:
-    """Its second connection may be read for the first time after its death was seen."""
+    """The first bytes of its second connection may be read after its death was seen."""
     ledger, info = Ledger(), ProcessInfo(7, 1)
     agent = ledger.source(0.0, info, "agent", Confidence.EXACT)
     ledger.apply(1.0, agent, ev.ProcessExited())
     legacy = ledger.source(2.0, info, "legacy", Confidence.REPORTED)
     assert ledger.apply(2.0, legacy, ev.Allocated(0, L1, 0x1000, 64)) is None
     assert ledger.live_count() == 0
-    assert ledger.anomalies == {"posthumous": 1}
+    assert ledger.anomalies == {"after_exit": 1}
 
 
 @pytest.mark.parametrize("held", [0, 1])
 @pytest.mark.parametrize("end", [ev.DeviceClosed(0), ev.ProcessExited()])
 def test_the_dead_leave_little_behind(held: int, end: ev.Event) -> None:
-    """A server runs for months (rule 15): what a dead was kept for is told once, then it goes."""
+    """A server runs for months (rule 15): allocations of dead processes are dropped when they are no longer needed."""
     both = Both(Limits(dead_allocations=0, departed=2))
     both.tell(1, "agent", False, ev.Allocated(0, L1, 0x1000, 10_000))
     for _ in range(300):

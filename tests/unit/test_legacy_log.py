@@ -153,7 +153,7 @@ def test_kernels(bench: Callable[..., Bench], style: str) -> None:
         Allocated(0, Kind.FABRIC_KERNEL, 1, 917504),
         Allocated(0, Kind.DISPATCH_KERNEL, 2, 94208),
         Allocated(0, Kind.KERNEL, 3, 8192000),
-        Freed(0, Kind.KERNEL, 2),  # an unload does not say the type; the account knows it
+        Freed(0, Kind.KERNEL, 2),  # an unload does not include the type, but the account has it
     )
     if style == "bytes":
         assert b.lines() == [
@@ -224,7 +224,7 @@ def test_cleanup_is_silent_about_who_held_nothing(bench: Callable[..., Bench]) -
 
 
 def test_cleanup_counts_what_two_sources_saw_once(bench: Callable[..., Bench]) -> None:
-    """Rule 12: of two sources about one process, the stronger counts and the weaker is set aside."""
+    """Rule 12: of two sources of one process, the one with the higher confidence counts, and the other is set aside."""
     b = bench()
     agent = b.add_source("agent", Confidence.EXACT)
     b.do(Allocated(0, Kind.DRAM, 0x1000, 1048576))
@@ -321,7 +321,7 @@ def test_a_dump_is_not_subject_to_the_limit(bench: Callable[..., Bench], monkeyp
 
 
 class Narrow:
-    """A log into a pipe with little room, which nobody reads until told to."""
+    """A log into a small pipe that is not read until the test asks for it."""
 
     def __init__(self, *, blocking: bool) -> None:
         self.out, self.fd = os.pipe()
@@ -374,7 +374,7 @@ def test_a_blocked_pipe_never_blocks_a_note() -> None:
 
 
 def test_after_a_blockage_the_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When somebody reads again, what was shown and what was left out is everything there was."""
+    """After the pipe is read again, shown lines and left out lines add up to all lines."""
     monkeypatch.setattr(legacy_log, "LINES_PER_SECOND", 100)
     narrow = Narrow(blocking=True)
     for second in range(1, 31):
@@ -386,7 +386,7 @@ def test_after_a_blockage_the_losses_are_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pipe_that_does_not_block_loses_nothing_uncounted() -> None:
-    """A shell or a supervisor may hand us such a descriptor; full is not closed."""
+    """A shell or a supervisor may give us such a descriptor; a full one is not a closed one."""
     narrow = Narrow(blocking=False)
     narrow.note(1.0, 400)
     lines = narrow.lines()

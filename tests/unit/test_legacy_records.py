@@ -126,7 +126,7 @@ def test_reply_is_zero_unless_told(size: int) -> None:
 @pytest.mark.parametrize("field", U32)
 @pytest.mark.parametrize("value", [0xFFFFFFFF, 0x100000000, 1 << 40])
 def test_what_32_bits_cannot_say_saturates(size: int, field: str, value: int) -> None:
-    """A 4 GiB bank, say, which must not come out as 0."""
+    """For example a bank of 4 GiB, which must not become 0."""
     record = reply(Type.DEVICE_INFO_RESPONSE, size, 0, info=DeviceInfo(**{field: value}))
     offset = OFFSETS[field][list(FORMATS).index(size)]
     assert offset is not None

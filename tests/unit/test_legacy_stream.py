@@ -24,7 +24,7 @@ Fields = tuple[int, int, int, int, int, int, int]  # op, device, size, code, pid
 
 
 class Sent(NamedTuple):
-    """A record as a client writes it; packed here and not by ttmem, which has to agree."""
+    """A record as a client writes it. It is packed here, not by ttmem, which must give the same bytes."""
 
     fields: Fields
     length: int
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
 U64 = st.integers(0, 2**64 - 1)
 SOME_U64 = st.sampled_from([0, 1, 3, 5, 12, 4096, PID, 1 << 32, 0x0005_0003_0002_0000, 2**64 - 1]) | U64
 DEVICES = st.integers(-1, 8) | st.integers(-(2**31), 2**31 - 1)
-# The 32-byte form is told from the others by where the pid stands: an id with the pid in its upper half is not it.
+# The 32-byte form is recognised by the position of the pid. An id with the pid in its upper half is not this form.
 SHORT_IDS = SOME_U64.filter(lambda ident: ident >> 32 != PID)
 
 
@@ -61,7 +61,7 @@ CUTS = st.lists(st.integers(1, 200), max_size=30)
 
 
 def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
-    """The bytes in pieces of these lengths, the rest in one."""
+    """The bytes in pieces of these lengths, and the rest in one piece."""
     out = []
     for length in cuts:
         out.append(data[:length])
@@ -74,7 +74,7 @@ def one_by_one(data: bytes) -> list[bytes]:
 
 
 def decode(parts: list[bytes], pid: int = PID) -> tuple[list[Fields], LegacyStream]:
-    """Every record of a connection that then ended."""
+    """Every record of a connection, up to its end."""
     stream = LegacyStream()
     found = [record for part in parts for _, batch in stream.feed(part, pid) for record in batch]
     found += [record for _, batch in stream.finish(pid) for record in batch]
@@ -105,7 +105,7 @@ def test_any_mixture_in_any_chunking(records: list[Sent], cuts: list[int]) -> No
 @LESS
 @given(st.lists(LONG, min_size=1, max_size=3), st.sampled_from(SIZES), st.integers(1, 400), CUTS)
 def test_many_records_of_one_size(some: list[Sent], length: int, count: int, cuts: list[int]) -> None:
-    """Long enough for whole reads to be taken at once."""
+    """So long that whole reads are decoded at once."""
     records = [record._replace(length=length) for record in some] * count
     for parts in ([joined(records)], chunks(joined(records), cuts)):
         found, stream = decode(parts)
@@ -120,7 +120,7 @@ def test_many_records_of_one_size(some: list[Sent], length: int, count: int, cut
 )
 @example([Sent((8, 0, 4096, 0, 77, 0, 1), 144)], [])
 def test_without_a_stamp_from_the_kernel(records: list[Sent], cuts: list[int]) -> None:
-    """A process of a foreign pid namespace: the stamp is 0, the claimed pid is whatever it is there."""
+    """A process of another pid namespace: the stamp is 0, and the claimed pid is the pid in that namespace."""
     found, stream = decode(chunks(joined(records), cuts), pid=0)
     assert found == [record.fields for record in records]
     assert stream.rejected == 0
@@ -130,7 +130,7 @@ def test_without_a_stamp_from_the_kernel(records: list[Sent], cuts: list[int]) -
 @given(st.lists(st.builds(Sent, short_fields(77, st.integers(0, 2**32 - 1)), st.just(32)), max_size=8), CUTS)
 @pytest.mark.parametrize("stamp", [0, PID])
 def test_short_records_of_another_namespace(stamp: int, records: list[Sent], cuts: list[int]) -> None:
-    """The pid they claim is not the stamp; a small id leaves only one place where a pid can be."""
+    """The claimed pid is not the stamp; a small id leaves only one possible position of a pid."""
     found, stream = decode(chunks(joined(records), cuts), pid=stamp)
     assert found == [record.fields for record in records]
     assert stream.rejected == 0
@@ -142,13 +142,13 @@ GARBAGE = st.binary(min_size=1, max_size=90) | st.lists(
     st.sampled_from([b"\0", b"\0\0\0", b"\x01", b"\x03", b"\x0a", b"\x0c\0\0\0", b"\xff", struct.pack("<i", PID)]),
     min_size=1, max_size=30,
 ).map(b"".join)  # fmt: skip
-# Enough records for the decoder to find its way: garbage can swallow the beginning of what follows it.
+# Enough records for the decoder to synchronise: garbage can hide the begin of what follows it.
 BLOCK = st.lists(LONG | LONG | SHORT, min_size=6, max_size=8)
-SWALLOWED = 4  # as long searches have it: three records, four if short ones are among them
+SWALLOWED = 4  # the length of long searches: three records, four if short ones are among them
 
 
 def numbered(blocks: list[list[Sent]]) -> list[list[Sent]]:
-    """Each record with a size of its own, so that it is known again; queries and dumps carry none and become frees."""
+    """Each record has its own size, which identifies it. Queries and dumps have no size and are replaced by frees."""
     out: list[list[Sent]] = []
     number = 0x4000_0000
     for block in blocks:
@@ -183,7 +183,7 @@ def test_garbage_between_records(blocks: list[list[Sent]], garbage: list[bytes],
 @LESS
 @given(BLOCK, st.integers(1, 71), BLOCK)
 def test_a_record_cut_short_by_its_sender(before: list[Sent], kept: int, after: list[Sent]) -> None:
-    """Old clients send without waiting and leave half a record when the socket is full."""
+    """Old clients send without blocking, and leave half a record when the socket is full."""
     before, after = numbered([before, after])
     cut = before[-1].raw[:kept].rstrip(b"\0")
     found, _ = decode([joined(before[:-1]) + cut + joined(after)])
@@ -206,7 +206,7 @@ def test_garbage_from_another_namespace(before: list[Sent], junk: bytes, after: 
 @LAW
 @given(st.binary(max_size=600) | st.lists(GARBAGE | LONG.map(lambda r: r.raw), max_size=8).map(b"".join), CUTS)
 def test_arbitrary_bytes(data: bytes, cuts: list[int]) -> None:
-    """Never an error, and the chunking never matters."""
+    """No error, and the chunking has no effect."""
     found, stream = decode([data])
     for parts in (chunks(data, cuts), one_by_one(data)):
         again, other = decode(parts)
@@ -238,7 +238,7 @@ def query(asked: tuple[int, int, int], length: int) -> Sent:
 
 
 def answers(stream: LegacyStream, parts: list[bytes]) -> list[tuple[int, Fields]]:
-    """(size of the reply, query) of each query that is let through."""
+    """(size of the reply, query) of each query that is answered."""
     found = [(size, record) for part in parts for size, batch in stream.feed(part, PID) for record in batch]
     return [(size, record) for size, record in found if record[0] in QUERIES]
 
@@ -247,7 +247,7 @@ def answers(stream: LegacyStream, parts: list[bytes]) -> list[tuple[int, Fields]
 @given(asked=st.lists(ASKED, min_size=1, max_size=4))
 @LESS
 def test_queries_sent_whole_are_answered_in_their_size(length: int, asked: list[tuple[int, int, int]]) -> None:
-    """The way every monitor asks: one send, then it waits for a reply of exactly that size."""
+    """As every monitor does: one send, then it waits for a reply of exactly that size."""
     stream = LegacyStream()
     for one in asked:
         sent = query(one, length)
@@ -270,7 +270,7 @@ def test_queries_sent_together(length: int, asked: list[tuple[int, int, int]]) -
 def test_a_query_after_records_of_one_size(
     length: int, some: list[Sent], asked: tuple[int, int, int], cuts: list[int]
 ) -> None:
-    """A process has one client build, so once its size is known no chunking can hide it."""
+    """A process uses one build of the client, so its record size is known after the first record, for any chunking."""
     records = [record._replace(length=length) for record in some if record.fields[0] not in QUERIES]
     records += [Sent((1, 0, 64, 0, PID, 4096, 0), length)] * (2 - len(records))
     sent = query(asked, length)

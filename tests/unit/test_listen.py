@@ -48,7 +48,7 @@ def descriptors() -> set[str]:
 
 @contextlib.contextmanager
 def nothing_left_open() -> Iterator[None]:
-    """Closed by hand, not by the garbage collector, which in a server with cycles comes late."""
+    """Closed explicitly, not by the garbage collector, which may run late."""
     gc.collect()
     before = descriptors()
     with warnings.catch_warnings(record=True) as caught:
@@ -103,7 +103,7 @@ def test_release_of_a_path_that_is_gone(folder: Path) -> None:
 def test_release_leaves_another_servers_socket(folder: Path) -> None:
     path = folder / "a.sock"
     taken = listen.claim(str(path))
-    os.rename(path, folder / "moved.sock")  # keeps the inode taken, so the new one differs
+    os.rename(path, folder / "moved.sock")  # keeps the inode in use, so the new one differs
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         taken.release()
@@ -139,7 +139,7 @@ def test_a_living_server_is_not_evicted(folder: Path) -> None:
 
 
 def test_a_busy_server_is_alive(folder: Path) -> None:
-    """Its backlog is full, so a connection cannot be made; that does not make it dead."""
+    """Its backlog is full, so a connection cannot be made. That does not mean that it has ended."""
     path = folder / "a.sock"
     with socket.socket(socket.AF_UNIX) as living, contextlib.ExitStack() as clients:
         living.bind(str(path))
@@ -197,7 +197,7 @@ def test_a_squatted_path_is_reported(folder: Path, squatter: str) -> None:
         listen.claim(str(path))
     assert path.is_symlink() or path.exists()
     path.rmdir() if squatter == "folder" else path.unlink()
-    listen.claim(str(path)).release()  # the lock was given back
+    listen.claim(str(path)).release()  # the lock was released
 
 
 @pytest.mark.parametrize(("length", "fits"), [(107, True), (108, False)])
@@ -268,7 +268,7 @@ def test_a_folder_that_was_there_keeps_its_mode(folder: Path, claim: Claimer) ->
 
 @pytest.mark.parametrize("name", ["ttmem", "other"])
 def test_a_group_one_is_not_in(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """What the kernel says to a user who gives a file to a group that is not theirs."""
+    """The kernel's error for a user who gives a file to a group of which they are not a member."""
 
     def refuse(*arguments: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -281,7 +281,7 @@ def test_a_group_one_is_not_in(folder: Path, monkeypatch: pytest.MonkeyPatch, na
 
 
 def test_a_group_given_later_may_connect_too(folder: Path, claim: Claimer) -> None:
-    """The folder is our own, made by an earlier server for its owner alone."""
+    """The folder is our own, created by an earlier server for its owner alone."""
     path = folder / "ttmem" / "a.sock"
     listen.claim(str(path)).release()
     assert mode(path.parent) == 0o700
@@ -295,7 +295,7 @@ def test_a_socket_that_cannot_be_given_to_the_group_is_removed(folder: Path, mon
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "chown", refuse)
-    path = folder / "a.sock"  # in a folder that was there, so it is the socket that is refused
+    path = folder / "a.sock"  # in an existing folder, so that the socket itself is refused
     with nothing_left_open(), pytest.raises(ListenError, match="Operation not permitted"):
         listen.claim(str(path), group=os.getgid())
     assert not path.exists()

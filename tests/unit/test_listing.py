@@ -127,7 +127,7 @@ def test_the_cursor_is_always_seen(presses: list[str], total: int) -> None:
 
 
 def test_a_page_of_a_longer_list() -> None:
-    """Only some of its rows are known; the cursor may go where they are not."""
+    """Only some of its rows are known. The cursor may move to unknown rows."""
     cursor = Cursor()
     cursor.look(list(range(30)), 10, 0, 1000)
     cursor.press("end")
@@ -155,5 +155,5 @@ def test_the_end_of_a_long_text_is_seen() -> None:
 
 @pytest.mark.parametrize("one", [*string.punctuation, " ", "a", "Z", "7", "é", "模", "§", "→"])
 def test_the_names_of_characters_are_textuals(one: str) -> None:
-    """Textual says "full_stop" where somebody typed a dot; there and back."""
+    """Textual sends "full_stop" for a typed dot; conversion in both directions."""
     assert character(_character_to_key(one)) == one

@@ -15,6 +15,7 @@ from ttmem.collect.live_table import LiveTable
 from ttmem.model.core_sets import core_id
 from ttmem.model.events import (
     Allocated,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -38,8 +39,9 @@ LAW = settings(max_examples=200, phases=[Phase.explicit, Phase.generate, Phase.s
 BUFFERS = [*BUFFER_KINDS, Kind.FIRMWARE]
 PARTS = [Kind.CB, Kind.CB, Kind.DFB, Kind.SCRATCHPAD, Kind.KERNEL, Kind.FABRIC_KERNEL, Kind.DISPATCH_KERNEL]
 
-# Few places, so that everything collides. The per-core ids mean the same on every board.
-DEVICES = st.sampled_from([0, 0, 0, 1])
+# Few places, so that everything collides. The per-core ids have the same meaning on every board.
+NUMBERS = st.sampled_from([0, 0, 0, 1])
+DEVICES: st.SearchStrategy[Device] = st.sampled_from([0, 0, 0, 1, (0, 1), (0, 1), (1, 2)])
 ADDRESSES = st.sampled_from([0, 0x1000, 0x1000, 0x2000])
 WRITES = st.sampled_from([core_id(1, 2, 64), core_id(1, 2, 20_000), core_id(1, 2, 60_000), core_id(1, 2, 500_000)])
 SIZES = st.sampled_from([64, 64, 96])
@@ -82,7 +84,10 @@ TURNING = st.one_of(
     ).map(Viewed._make),
     st.tuples(st.integers(1, 3), st.sampled_from(["prefill", "decode"]), st.integers(0, 2)).map(PhaseBegan._make),
     st.tuples(st.integers(1, 3)).map(PhaseEnded._make),
-    st.tuples(DEVICES, st.sampled_from(CHIPS)).map(DeviceOpened._make),
+    # No two numbers are the same chip: a mesh could not be over both.
+    st.tuples(NUMBERS, st.sampled_from(CHIPS)).map(
+        lambda one: DeviceOpened(one[0], one[1]._replace(id=f"{one[1].id} {one[0]}"))
+    ),
     st.tuples(DEVICES).map(DeviceClosed._make),
 )
 EVENTS: st.SearchStrategy[Event] = st.one_of(COMING, COMING, COMING, GOING, GOING, TURNING)
@@ -90,7 +95,7 @@ STREAMS = st.lists(EVENTS, max_size=20)
 
 
 class Server:
-    """A ledger that hears one client."""
+    """A ledger that receives the events of one client."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -136,7 +141,7 @@ def test_a_server_that_missed_everything(events: list[Event]) -> None:
 
 
 def residents(server: Server) -> set[tuple[int, int]]:
-    """Programs that are made of something, with the cores they ran on last."""
+    """Programs with parts, and the cores on which they ran last."""
     chips = server.ledger.chips.values()
     return {(one.ident, cores) for chip in chips for one, cores in chip.resident_programs() if one.parts}
 
@@ -144,13 +149,30 @@ def residents(server: Server) -> set[tuple[int, int]]:
 @LAW
 @given(STREAMS)
 def test_a_server_that_missed_every_launch(events: list[Event]) -> None:
-    """Of one device whose programs go as a whole: what the account forgets with a last part, the table does not."""
+    """Programs that are destroyed as a whole: only the account drops a program with its last part.
+
+    They run on one device, and on meshes with it: the order of launches decides which of them is resident.
+    """
     table, followed, fresh = LiveTable(), Server(), Server()
     for event in events:
-        if not (isinstance(event, Freed) and event.kind in PARTS) and getattr(event, "device", 0) == 0:
+        if not (isinstance(event, Freed) and event.kind in PARTS) and getattr(event, "device", 0) in (0, (0, 1)):
             followed.hear(table.fold(event))
     fresh.resync(table)
     assert residents(fresh) == residents(followed)
+
+
+def test_launches_on_a_mesh_and_on_one_of_its_devices_are_sent_again_in_their_order() -> None:
+    table, mesh = LiveTable(), (0, 1)
+    events: list[Event] = [
+        *(ProgramCompiled(mesh, 1, 0, 1), ProgramCompiled(0, 2, 0, 2)),
+        *(ProgramRun(mesh, 1, 0b11), ProgramRun(0, 2, 0b01), ProgramRun(mesh, 1, 0b10)),
+    ]
+    for event in events:
+        table.fold(event)
+    runs = [event for event in table.resend(1) if isinstance(event, ProgramRun)]
+    assert runs == [ProgramRun(mesh, 1, 0b01), ProgramRun(0, 2, 0b01), ProgramRun(mesh, 1, 0b10)]
+    table.fold(ProgramDestroyed(mesh, 1))
+    assert [event for event in table.resend(2) if isinstance(event, ProgramRun)] == [ProgramRun(0, 2, 0b01)]
 
 
 def test_a_closed_device_is_not_told_again() -> None:
@@ -168,7 +190,8 @@ def compare_tally(table: LiveTable, server: Server) -> None:
         mine = [
             allocation
             for allocation in allocations
-            if device in (None, allocation.holding.device)
+            for number in allocation.holding.numbers
+            if device in (None, number)
             and (POOL_OF[allocation.kind] in kinds[label] if label in kinds else allocation.kind.label == label)
             and not (allocation.extra and allocation.extra.shared)
         ]
@@ -230,7 +253,7 @@ def test_sending_again_changes_nothing(events: list[Event]) -> None:
     ],
 )
 def test_a_place_that_was_used_anew_while_the_server_did_not_look(then: Allocated, now: Extra) -> None:
-    """Same place, kind and size, but another allocation: what is re-sent describes it, not what was known before."""
+    """Same place, kind and size, but a different allocation: the resync sends the properties of the new one."""
     table, followed, late = LiveTable(), Server(), Server()
     late.hear(then)
     for event in (then, Freed(then.device, then.kind, then.address, program=then.program), then._replace(extra=now)):
@@ -259,7 +282,7 @@ def test_a_kernel_loaded_twice_is_one_load() -> None:
 
 
 def test_a_shared_place_keeps_what_was_first_said_of_it() -> None:
-    """As the ledger does: one more reference does not describe the allocation anew."""
+    """As in the ledger: one more reference does not change the properties of the allocation."""
     first = Allocated(0, Kind.CB, 0x1000, 64, 1, 0, Extra(shared=True))
     assert resent(first, first._replace(extra=Extra(shared=False))) == [first._replace(refs=2)]
 
@@ -277,7 +300,7 @@ def test_a_surplus_free_of_a_part_at_address_0_frees_no_buffer() -> None:
 
 
 def test_firmware_without_an_address_is_a_buffer() -> None:
-    """To the ledger firmware is a buffer, not part of a program, though its number comes after the parts'."""
+    """For the ledger, firmware is a buffer, not part of a program, although its number follows those of parts."""
     table, followed = LiveTable(), Server()
     for event in (Allocated(0, Kind.FIRMWARE, 0, 64), Freed(0, Kind.FIRMWARE, 0)):
         followed.hear(table.fold(event))
@@ -317,7 +340,7 @@ def test_a_program_is_named_before_its_parts_and_goes_with_it() -> None:
 
 
 class Unwalked(dict[Any, Any]):
-    """A table that is looked into, and not walked through."""
+    """A table that is only queried, not iterated."""
 
     def __iter__(self) -> Any:
         raise AssertionError("every allocation was looked at")
@@ -361,14 +384,14 @@ def test_a_core_that_is_written_to_holds_what_the_account_says(chip: ChipInfo | 
     tally = table.tally.read()
     assert {label: tally[0, label].used for label in expected} == expected
     assert {allocation.kind.label for allocation in server.ledger.allocations()} == {*kinds}
-    table.fold(DeviceOpened(0, ChipInfo("v", geometry=BOARDS["quasar"])))  # what was counted as a kernel goes as one
+    table.fold(DeviceOpened(0, ChipInfo("v", geometry=BOARDS["quasar"])))  # a counted kernel is freed as a kernel
     for write in writes:
         table.fold(Freed(0, Kind.L1, write.address))
     assert not any(reading.used for reading in table.tally.read().values())
 
 
 def test_a_phase_begins_with_what_is_there() -> None:
-    """Re-sent before the allocations, it would seem to have allocated them all."""
+    """If it were sent before the allocations, it would seem to have made all of them."""
     outer, inner = PhaseBegan(1, "decode"), PhaseBegan(2, "attention", 1)
     buffer = Allocated(0, Kind.DRAM, 0x1000, 64, refs=1)
     assert resent(outer, inner, buffer) == [buffer, outer, inner]

@@ -69,7 +69,7 @@ noise = st.one_of(
 @LAW
 @given(st.lists(st.tuples(noise, st.integers(1, 9))), st.integers(1, 64))
 def test_among_any_bytes(parts: list[tuple[bytes, int]], piece: int) -> None:
-    """Each message on a line of its own; what is between must not end in the middle of something."""
+    """Each message on a separate line; the text between them must not end within a message."""
     data = b""
     expected: list[Mention] = []
     for junk, number in parts:
@@ -117,7 +117,7 @@ def test_only_so_many_are_kept() -> None:
 
 @pytest.mark.parametrize("piece", [1000, 1 << 16])
 def test_lines_far_apart(piece: int) -> None:
-    """More than any message is long lies between them, so each is found in a piece of its own."""
+    """The distance between them is longer than any message, so each is found in a separate piece."""
     data = (b"step\r\n" * 2000 + cuts(1) + b"\r\n") + (b"step\n" * 3000 + cuts(2) + b"\n") + b"step\n" * 3000
     assert [(one.failure, one.line) for one in scanned(data, piece).mentions] == [
         (CutsInto(1, 2), 2001),

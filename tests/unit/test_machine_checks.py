@@ -162,7 +162,7 @@ def test_many_files_of_one_mode_are_one_finding(folder: Path) -> None:
 
 
 def test_a_file_that_we_may_not_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may use any file, so the kernel's answer is put in its mouth; test_doctor.py asks as another user."""
+    """Root may use any file, so the kernel's answer is replaced. test_doctor.py runs as another user."""
     machines.n150(folder)
     (folder / "dev/tenstorrent/0").chmod(0o600)
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("tenstorrent/0"))
@@ -172,7 +172,7 @@ def test_a_file_that_we_may_not_use(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_device_is_opened(folder: Path) -> None:
-    """A device file that is a pipe without a writer: who opened it for reading would wait for ever."""
+    """A device file that is a pipe without a writer: opening it for reading would block forever."""
     machines.n150(folder)
     node = folder / "dev/tenstorrent/0"
     node.unlink()
@@ -314,7 +314,7 @@ def test_what_one_job_left_on_many_chips_is_one_finding(folder: Path) -> None:
 
 
 def test_counters_with_no_slot_left(folder: Path) -> None:
-    """What is in the totals alone may be in use: nothing says that it is of the dead."""
+    """Bytes that are only in the totals may be in use: it is not known that they belong to dead processes."""
     laid_out = machines.n150(folder)
     path = laid_out.shm_file(880001, content(*(slot(pid, 1) for pid in range(5000, 5064)), totals=(1 << 20,)))
     for pid in range(5000, 5064):
@@ -401,7 +401,7 @@ def test_in_a_container_with_walls(folder: Path) -> None:
 
 
 def test_a_holder_outside(folder: Path) -> None:
-    """A pid namespace without any other sign of a container, and the driver lists a 0."""
+    """A pid namespace without any other sign of a container, where the driver lists a 0."""
     laid_out = machines.n150(folder)
     laid_out.holder(0, 0)
     namespaces(folder)

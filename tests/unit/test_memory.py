@@ -29,7 +29,7 @@ from ttmem.model.events import Event, PhaseBegan, PhaseEnded
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests left is no meter here."""
+    """Removes the meters that other tests left."""
     monkeypatch.setattr(client_module, "_clients", weakref.WeakSet())
     monkeypatch.setattr(memory_reporter, "_reporters", [])
 
@@ -315,7 +315,7 @@ def test_without_a_meter_a_phase_is_silent() -> None:
 
 
 class Broken:
-    """A meter that fails in the way it is asked to."""
+    """A meter that fails in a given way."""
 
     def __init__(self, *failing: str) -> None:
         self._failing = failing
@@ -340,7 +340,7 @@ def test_a_meter_that_fails_is_not_the_workloads_affair(failing: str, monkeypatc
 
 @pytest.fixture
 def told(client: AllocationClient, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """What the client passes on, besides allocations."""
+    """What the client sends, except for allocations."""
     events: list[Event] = []
     fold = client._sender._live.fold
 
@@ -412,7 +412,7 @@ def test_a_forked_child_starts_with_nothing(client: AllocationClient) -> None:
     assert ttmem.memory_allocated() == 1000
     code = 1
     with phase("parent") as one:
-        with held(memory._recorder().peaks.lock):  # by a thread that is not there to let go in the child
+        with held(memory._recorder().peaks.lock):  # by a thread that does not exist in the child
             child = os.fork()
         if child == 0:
             signal.alarm(20)

@@ -69,7 +69,7 @@ def test_everything_is_published() -> None:
 
 
 def test_every_chip_of_a_mesh() -> None:
-    """Under the mesh's own allocator, whether the runtime has methods or attributes."""
+    """With the allocator of the mesh, whether the runtime has methods or attributes."""
     real = SimpleNamespace(id=lambda: 2, get_device_ids=lambda: [4, 6])
     simulated = SimpleNamespace(id=9, get_devices=lambda: [SimpleNamespace(id=1)])
     reporter, events = reporter_of([real, simulated], lambda device, kind: view_of(3))
@@ -182,7 +182,7 @@ def test_the_newest_that_runs() -> None:
 
 
 def test_its_own_client_tracks_nothing() -> None:
-    """So that it is never taken for the witness of what the process allocated. It goes with the reporter."""
+    """So that it is never used as the source of allocations. It ends with the reporter."""
     reporter = MemoryReporter([0], view=Flaky())
     assert reporter.client.source == "reporter"
     assert reporter.client.is_enabled()
@@ -199,7 +199,7 @@ def test_a_client_that_was_given_stays_open() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_while_the_thread_looks() -> None:
-    """The thread that has the lock is not there in the child, which can look for itself, and stop."""
+    """The thread that holds the lock does not exist in the child, which can still read the views and stop."""
     looking, done = threading.Event(), threading.Event()
 
     def view(device: Any, kind: Kind) -> Any:

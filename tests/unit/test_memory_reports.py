@@ -34,7 +34,7 @@ L1_TITLE = "This report indicates available space for interleaving L1 buffers"
 
 @pytest.fixture
 def reports(tmp_path: Path) -> Path:
-    """The files of one dump, to be spoilt."""
+    """The files of one dump, to be damaged."""
     for name in (SUMMARY, L1_SUMMARY, DETAILED):
         shutil.copyfile(SAMPLES / name, tmp_path / name)
     return tmp_path
@@ -301,7 +301,7 @@ def test_wherever_a_file_is_cut_no_number_is_invented(name: str, prefix: str, tm
             assert state.program == original.program
             assert set(state.memories) <= set(original.memories)
             assert state.l1_space in (None, original.l1_space)
-        # Only a record of a program may be the last without that being noticed.
+        # Only if the last record is one of a program, its loss is not noticed.
         ended_well = prefix and 0 < len(found.reports[0].states) < 3 and whole[cut - 1 : cut] == b"\n"
         assert found.problems or ended_well or (prefix and name != DETAILED and not found.reports[0].states)
 

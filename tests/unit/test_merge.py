@@ -212,7 +212,7 @@ def test_without_a_server_the_counters_of_living_processes_are_the_use() -> None
 
 
 def left(chip_id: int, pid: int, size: int = MIB, **more: Any) -> Any:
-    """Counters in which only the dead still have something."""
+    """Counters that contain only bytes of dead processes."""
     return counters(chip_id, {**slot(pid, size, size, state="dead"), **more})
 
 
@@ -239,7 +239,7 @@ def test_one_such_file_is_named() -> None:
 
 
 def test_nobody_is_told_to_remove_what_may_be_in_use() -> None:
-    """From inside of a container its owner cannot be seen."""
+    """From inside a container, its owner is not visible."""
     files = [left(77, 7), left(78, 8, unsure=True)]
     merged = merge(nothing(), machine(shm=files))
     assert (merged["chips"], merged["processes"]) == ([], [])
@@ -344,7 +344,7 @@ def test_two_processes_that_hold_the_same_chips_number_them_alike() -> None:
     merged = merge(nothing(), machine(chips[0], processes=[holder(7, 0), holder(8, 0)], shm=files))
     assert [(row["unique_id"], row["joined_by"]) for row in merged["chips"]] == [("77", "order"), ("78", None)]
     assert notes(merged) == []
-    for other in (holder(8, 1), holder(9, 0)):  # the number may be that of the other
+    for other in (holder(8, 1), holder(9, 0)):  # the pid may be that of the other process
         merged = merge(nothing(), machine(*chips, processes=[holder(7, 0), other], shm=files))
         assert {row["joined_by"] for row in merged["chips"]} == {None}
 
@@ -404,7 +404,7 @@ def test_who_reports_from_outside_our_pid_namespace_is_who_holds_the_chip_there(
 
 
 def test_counters_of_who_cannot_be_seen_are_not_called_left_over() -> None:
-    """From inside a container nobody outside can be seen; the file may be shared all the same."""
+    """From inside a container, processes outside are not visible, but the file may be shared."""
     unsure = {**slot(8, MIB, state="dead"), "unsure": True}
     (note,) = merge(nothing(), machine(shm=[counters(77, unsure)]))["notes"]
     assert "not visible" in note["text"]
@@ -412,7 +412,7 @@ def test_counters_of_who_cannot_be_seen_are_not_called_left_over() -> None:
 
 
 def test_counters_with_no_slot_left_are_not_called_left_over() -> None:
-    """One more process is in the totals alone, and alive."""
+    """One more process is only in the totals, and alive."""
     full = counters(77, *(slot(pid, MIB) for pid in range(100, 164)))
     full["why"] = "all 64 slots are taken: further processes are counted only in the totals"
     merged = merge(nothing(), machine(shm=[full]))
@@ -451,7 +451,7 @@ def test_command_lines_are_for_those_who_may_see_them() -> None:
 
 
 def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
-    """The account knows at once, the last look is up to a second old."""
+    """The account is current; the last sample of the machine is up to a second old."""
     account = Account()
     account.tracked(7, "77", dram=MIB)
     look = machine(driver_chip(0), processes=[holder(7, 0)], shm=[counters(77, slot(7, MIB))])
@@ -468,7 +468,7 @@ def test_who_died_since_the_machine_was_looked_at_uses_nothing() -> None:
 
 
 def test_a_slot_that_several_share_is_not_counted_beside_what_one_of_them_reports() -> None:
-    """In two containers each is process 17: tt-metal has one slot for both."""
+    """In two containers each has pid 17: tt-metal has one slot for both."""
     shared = {**slot(17, 5 * MIB), "process": None, "start": None, "user_id": None, "shared": [7, 8]}
     account = Account()
     look = machine(driver_chip(0), processes=[holder(7, 0), holder(8, 0)], shm=[counters(77, shared)])
@@ -488,7 +488,7 @@ def test_two_slots_that_several_share() -> None:
 
 
 def test_numbers_that_the_driver_deals_out_anew() -> None:
-    """After a reset the chips may come back in another order; the account has the numbers of its start."""
+    """After a reset, the chips may be in a different order; the account has the numbers of its start."""
     account = Account()
     for kmd, place in enumerate((FIRST, SECOND)):
         account.apply(None, ChipFound(ChipInfo(place, place, kmd, Arch.WORMHOLE_B0, "n150", False)))
@@ -532,7 +532,7 @@ def test_who_is_closing_its_chips_shows_nothing() -> None:
 
 
 def test_a_chip_with_two_names_and_a_file_of_each() -> None:
-    """Its unique id is another before its Ethernet is trained."""
+    """Its unique id is different before its Ethernet links are trained."""
     chip = driver_chip(0, asic_id=f"{77:016X}", serial=f"{78:016X}")
     for files in ([counters(77, slot(7, MIB)), counters(78, slot(7, 1))], [counters(77, slot(7, MIB)), counters(78)]):
         merged = merge(nothing(), machine(chip, shm=files))

@@ -35,7 +35,8 @@ from ttmem.documents.snapshot import take_snapshot
 from ttmem.model import events as ev
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind, Pool
-from ttmem.recording.event_file import EventFileReader, EventFileWriter
+from ttmem.recording.event_recording import EventRecordingWriter
+from ttmem.recording.recording_file import Recording
 
 NUMBERS = range(4)
 ALL = (0, 1, 2, 3)
@@ -74,7 +75,7 @@ PARTS = st.one_of(
     st.sampled_from(WORKLOADS),
 )
 CLOSING = st.builds(ev.DeviceClosed, DEVICES)
-# No two numbers of a process ever mean one chip.
+# No two numbers of a process refer to the same chip.
 MOVING = SINGLE.flatmap(
     lambda number: st.builds(
         ev.DeviceOpened, st.just(number), st.sampled_from([ChipInfo(f"{name}{number}") for name in "AB"])
@@ -91,7 +92,7 @@ def programs_of(*acts: st.SearchStrategy[Any], sources: tuple[str, ...] = ("agen
 
 
 def opened(stream: Stream) -> Stream:
-    """A process that opens a mesh says which chips it has; all processes share them."""
+    """A process that opens a mesh reports its chips. All processes share these chips."""
     said = [(process, ev.DeviceOpened(n, ChipInfo(f"A{n}"))) for process in range(3) for n in NUMBERS]
     return [[Step(process, "agent", False, event) for process, event in said], *stream]
 
@@ -158,15 +159,16 @@ def test_a_full_process(stream: Stream) -> None:
 
 @LESS
 @given(programs_of(BUFFERS, BUFFERS, PARTS, PHASE_EVENTS, OTHERS, sources=SOURCES))
-def test_a_replayed_event_file_gives_the_same_account(stream: Stream) -> None:
+def test_a_replayed_recording_gives_the_same_account(stream: Stream) -> None:
     """A mesh is written once; the programs of a workload are written one by one."""
     file = io.BytesIO()
-    both = Both(journal=EventFileWriter(file))
+    journal = EventRecordingWriter(file)
+    both = Both(journal=journal)
     for _ in both.play([[step._replace(late=False) for step in steps] for steps in opened(stream)]):
         pass
-    file.seek(0)
+    journal.finish()
     again = Ledger()
-    EventFileReader(file).replay(again)
+    Recording(file).replay(again)
     assert take_snapshot(again, time="", host="") == take_snapshot(both.ledger, time="", host="")
     for one, other in zip(again.processes.values(), both.ledger.processes.values()):
         assert phases_json(one) == phases_json(other)
@@ -215,7 +217,7 @@ def test_a_mesh_that_cannot_be() -> None:
     for device in ((0, -1), (0, 0)):
         assert both.ledger.apply(0.0, source, ev.Allocated(device, Kind.L1, 0x1000, 64)) is None
     assert both.ledger.anomalies == {"rejected": 2}
-    # All chips of a mesh may be of another machine.
+    # All chips of a mesh may belong to another machine.
     assert both.ledger.apply(0.0, source, ev.Allocated((), Kind.L1, 0x1000, 64)) is None
     assert both.ledger.apply(0.0, source, ev.Freed((), Kind.L1, 0x1000)) is None
     assert both.ledger.anomalies == {"rejected": 2}

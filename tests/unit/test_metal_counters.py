@@ -285,11 +285,11 @@ def test_files_are_sorted_by_name(place: Place) -> None:
     assert [file["chip"] for file in place.counters.look()["files"]] == ["10", "1", "2"]
 
 
-# Who stands behind a slot
+# Which process a slot belongs to
 
 
 def test_the_start_must_precede_the_update(place: Place) -> None:
-    """The kernel rounds a start down to a tick: what began within the tick of the update may still be the writer."""
+    """Start times are rounded down to a tick: a process that began in the tick of the update may be the writer."""
     started = machines.BOOTED + START / machines.TICKS
     tick = 1 / machines.TICKS
     path = place.write(content(slot(4711, 5)))
@@ -344,7 +344,7 @@ def test_a_path_with_spaces_is_ours(place: Place) -> None:
 
 
 def _forbid(process: Path) -> None:
-    """A folder where the file was: nobody can read it, not even root."""
+    """A folder in place of the file: it cannot be read, even by root."""
     (process / "maps").unlink()
     (process / "maps").mkdir()
 
@@ -358,7 +358,7 @@ def test_mappings_that_may_not_be_read(place: Place) -> None:
 
 
 def test_mappings_that_may_not_be_read_of_a_process_of_another_name(place: Place) -> None:
-    """Otherwise number 1 of a dead container would be the host's init for ever."""
+    """Otherwise pid 1 of a dead container would be the host's init forever."""
     place.write(content(slot(1, 5)))
     _forbid(place.machine.root / "proc/1")
     assert place.only()["state"] == "reused"
@@ -374,7 +374,7 @@ def test_mappings_that_never_come(place: Place) -> None:
     first, second = place.file()["slots"]
     assert (first["state"], second["state"], second["why"]) == ("live", "live", None)
     assert "may hang" in first["why"]
-    # It goes on after all: opening to write lets the reader in, closing lets it end.
+    # It continues: opening for writing unblocks the reader, closing ends it.
     with hanging.open("w") as maps:
         maps.write(mapping(path))
     for _ in range(1000):
@@ -389,7 +389,7 @@ def test_mappings_are_asked_for_once_a_minute(place: Place) -> None:
     process = place.process(4711, path)
     assert place.only()["state"] == "live"
     (process / "maps").chmod(0o600)
-    (process / "maps").write_text(LIBRARY)  # as after exec: the same number, the same start, another program
+    (process / "maps").write_text(LIBRARY)  # as after exec: the same pid and start, another program
     place.time += 59
     assert place.only()["state"] == "live"
     place.time += 1
@@ -483,7 +483,7 @@ def test_a_process_of_a_container_did_not_write_its_outer_number(place: Place) -
 
 
 def test_a_certain_container_comes_before_a_likely_process(place: Place) -> None:
-    """An ordinary user may not read what init has mapped, and a container's first process is number 1 as well."""
+    """An ordinary user may not read the mappings of init, and the first process of a container also has pid 1."""
     path = place.write(content(slot(1, 5, name=b"systemd")))
     _forbid(place.machine.root / "proc/1")
     place.process(91234, path, inner_pid=1)
@@ -492,7 +492,7 @@ def test_a_certain_container_comes_before_a_likely_process(place: Place) -> None
 
 
 def test_two_containers_share_a_slot(place: Place) -> None:
-    """Each runs its program as number 1, and tt-metal tells them apart by nothing else."""
+    """Each runs its program as pid 1, and tt-metal distinguishes them by nothing else."""
     path = place.write(content(slot(1, 5)))
     for pid in (91234, 91235):
         place.process(pid, path, inner_pid=1)
@@ -546,7 +546,7 @@ def test_defect_3_the_total_of_circular_buffers_is_not_used(place: Place) -> Non
 
 
 def test_defect_4_what_another_thread_freed_is_never_below_zero(place: Place) -> None:
-    """tt-metal stops at 0, each counter for itself: a slot may say more than the totals, and that is not stale."""
+    """tt-metal stops each counter at 0 separately: a slot may exceed the totals, which does not make it stale."""
     path = place.write(content(slot(4711, 500, 7), totals=(100, 0)))
     place.process(4711, path)
     file = place.file()
@@ -587,7 +587,7 @@ def test_defect_9_the_table_is_full(place: Place) -> None:
 
 
 def test_defect_11_a_closed_device_leaves_nothing(place: Place) -> None:
-    """The name and the time stay in a slot whose number is gone."""
+    """The name and the time stay in a slot whose pid was cleared."""
     place.write(content(slot(0, 0), attached=0))
     file = place.file()
     assert (file["slots"], file["live"], file["attached"]) == ([], sums(), 0)
@@ -618,7 +618,7 @@ def test_defect_12_the_file_of_another_user(place: Place) -> None:
 
 
 def _look_as(user_id: int, root: Path) -> Any:
-    """By a process of another user, which the code is handed to as it may not look for it."""
+    """Of a process of another user, which the test passes in because the code may not find it."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -637,7 +637,7 @@ def _look_as(user_id: int, root: Path) -> Any:
 
 
 def test_defect_13_an_allocation_met_between_its_two_writes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The total has it already and the slot has not: no bytes of a dead process, which "stale" would mean."""
+    """The total is updated and the slot not yet: these bytes do not belong to a dead process, as "stale" would mean."""
     path = place.write(content(slot(4711, 5), totals=(105,)))
     place.process(4711, path)
     pread = os.pread
@@ -731,7 +731,7 @@ def place_of_all(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def test_live_and_stale_make_up_the_totals(
     folder_of_lives: Place, slots: list[tuple[Any, ...]], totals: tuple[int, ...] | None
 ) -> None:
-    """Even numbers live in that folder, odd ones do not."""
+    """Even pids live in that folder, odd ones do not."""
     entries = [slot(10_000 + 2 * place + (not lives), *numbers) for place, (lives, *numbers) in enumerate(slots)]
     folder_of_lives.write(content(*entries, totals=totals or ()))
     file = folder_of_lives.file()
@@ -766,11 +766,11 @@ def test_from_inside_a_container_nobody_is_surely_gone(place: Place) -> None:
     assert place.only()["state"] == "live"
 
 
-# What others do in /dev/shm
+# Actions of other users in /dev/shm
 
 
 class _Machine:
-    """One that can have files and processes of any user; who is not root cannot make it."""
+    """A machine that can have files and processes of any user. Creating it requires root."""
 
     def __init__(self, place: Place) -> None:
         if os.getuid():
@@ -791,16 +791,16 @@ class _Machine:
         (1001, 1001, 0o600, True, "live"),
         (1001, 0, 0o600, True, "live"),  # root may write anywhere
         (0, 1001, 0o600, True, "live"),  # it was root when it opened the file
-        (1001, 1002, 0o666, True, "live"),  # somebody made it for all
+        (1001, 1002, 0o666, True, "live"),  # created with access for all
         (1001, 1002, 0o644, True, "reused"),
         (1001, 1001, 0o600, False, "live"),
-        (1001, 0, 0o644, False, "reused"),  # where the mappings cannot be read, it may be anybody's invention
+        (1001, 0, 0o644, False, "reused"),  # if the mappings cannot be read, any user may have invented it
         (1001, 1002, 0o666, False, "reused"),
         (0, 1002, 0o600, False, "live"),  # but not root's, nor our own
     ],
 )
 def test_whose_file_and_whose_process(place: Place, file: int, process: int, mode: int, maps: bool, state: str) -> None:
-    """Anybody can make a file that names anybody's process and any number of bytes."""
+    """Any user can create a file with any process and any number of bytes."""
     assert _Machine(place).slot(file=file, process=process, mode=mode, maps=maps)["state"] == state
 
 
@@ -820,7 +820,7 @@ def test_many_files_of_one_user_hide_none_of_another(place: Place) -> None:
 def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To read them takes its memory lock; who makes files by the hundred must not hold up everybody's work."""
+    """Reading them takes the memory lock of a process. A user with hundreds of files must not delay other processes."""
     readings = []
     real = shm._mapped_files
 
@@ -843,7 +843,7 @@ def test_new_files_cost_a_process_one_reading_of_its_mappings_a_look(
 
 
 def test_a_file_that_is_mapped_while_we_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its mappings and the file; the next look must ask again, not one a minute later."""
+    """Changed between reading its mappings and the file: the next sample must check again, not one a minute later."""
     first, second = (place.write(content(slot(4711, size)), chip_id) for chip_id, size in ((1, 5), (2, 6)))
     process = place.process(4711, first)
     real = place.counters._file
@@ -861,7 +861,7 @@ def test_a_file_that_is_mapped_while_we_look(place: Place, monkeypatch: pytest.M
 
 @pytest.mark.alone
 def test_many_whose_mappings_hang_take_no_longer_than_one(place: Place) -> None:
-    """The workers of one job, all stuck in the driver."""
+    """The workers of one job, all blocked in the driver."""
     path = place.write(content(*[slot(pid, 5) for pid in range(5000, 5030)]))
     pipes = []
     for pid in range(5000, 5030):

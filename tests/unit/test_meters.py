@@ -55,7 +55,7 @@ def test_what_a_client_would_report_is_zero_and_not_unknown(client: AllocationCl
 
 
 def test_a_reading_has_everything_that_was_reported_before_it(client: AllocationClient) -> None:
-    """Though the thread that sends may not have run."""
+    """Although the sending thread may not have run."""
     meter = ClientMeter(client)
     for number in range(3000):
         client.report_allocation(device_id=0, size=10, buffer_type="l1", buffer_id=number + 1)
@@ -89,7 +89,7 @@ def test_what_the_allocator_took_is_known_only_if_it_was_said_of_all(client: All
 
 
 def test_a_phase_begins_and_ends_between_two_events(client: AllocationClient) -> None:
-    """Many threads allocate; whatever the order, the peaks before a mark and after it meet at what was used at it."""
+    """While many threads allocate, the peak of a phase is at least its values at the begin and the end."""
     meter = ClientMeter(client)
 
     def allocate(first: int) -> None:
@@ -113,12 +113,12 @@ def test_a_phase_begins_and_ends_between_two_events(client: AllocationClient) ->
 
 
 def test_a_mark_is_where_it_was_made(client: AllocationClient) -> None:
-    """Events that were put after it are not in its reading, even if they are queued already."""
+    """Later events are not included in its reading, even if they are already in the queue."""
     sender, mark = client._sender, PhaseBegan(1, "here")
     client.report_allocation(device_id=0, size=1, buffer_type="l1", buffer_id=1)
 
     class Queue(deque[Any]):
-        """Another thread allocates the moment the mark is on the queue."""
+        """Another thread allocates when the mark is in the queue."""
 
         def append(self, event: Any) -> None:
             super().append(event)
@@ -151,7 +151,7 @@ def test_every_turn_of_a_phase_starts_peaks_anew(client: AllocationClient) -> No
 
 
 class Allocators:
-    """What stands in for a runtime: bytes allocated in one of 8 banks, by kind."""
+    """Replaces a runtime: bytes allocated in one of 8 banks, by kind."""
 
     def __init__(self, **allocated: int) -> None:
         self.allocated = allocated
@@ -184,7 +184,7 @@ def test_of_peaks_it_knows_what_it_has_seen() -> None:
     reporter = MemoryReporter([0], view=allocators, client=AllocationClient(enabled=False))
     meter = ReporterMeter(reporter)
     meter.read_and_reset()
-    allocators.allocated["l1"] = 50  # nobody looks
+    allocators.allocated["l1"] = 50  # not sampled
     allocators.allocated["l1"] = 7
     reporter.publish()
     allocators.allocated["l1"] = 2

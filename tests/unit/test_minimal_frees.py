@@ -56,7 +56,7 @@ def test_where_the_next_one_goes(both: tuple[FreeList, Bank], size: int) -> None
 
 
 def freed(lists: FreeList, kind: Kind, blocks: tuple[Block, ...]) -> FreeList:
-    """Another list with the same buffers but these."""
+    """Another list with the same buffers except these."""
     copy = FreeList(BASE, SIZE, UNIT)
     for address, size in lists.live().items():
         if address not in {block.address for block in blocks}:
@@ -78,7 +78,7 @@ def test_freeing_them_makes_room_and_nothing_less_does(both: tuple[FreeList, Ban
     after = freed(lists, bank.kind, room.blocks)
     assert after.statistics().largest >= room.gap >= bank.takes(size)
     assert after.allocate(size, bottom_up=bottom_up) is not None
-    # Any choice of fewer, neighbours or not, is not enough; any of as many is no smaller.
+    # No smaller number of buffers is enough, adjacent or not, and no choice of the same number has fewer bytes.
     if len(bank.blocks) <= 9:
         for count in range(len(room.blocks) + 1):
             for choice in combinations(bank.blocks, count):
@@ -99,7 +99,7 @@ def test_the_largest_tensor_and_what_else_must_go_with_it(both: tuple[FreeList, 
     assert largest in [block.per_bank for block in room.blocks]
     after = freed(lists, bank.kind, room.blocks)
     assert after.statistics().largest >= room.gap >= bank.takes(size)
-    # One by itself is preferred, if it is enough.
+    # A single buffer is preferred, if it is enough.
     alone = max(bank.blocks, key=lambda block: block.per_bank)
     if freed(lists, bank.kind, (alone,)).statistics().largest >= bank.takes(size) > bank.largest:
         assert room.blocks == (alone,)
@@ -158,7 +158,7 @@ def test_the_floor(both: tuple[FreeList, Bank], end: int) -> None:
 
 
 def a_bank(*sizes: int, system: tuple[int, ...] = ()) -> Bank:
-    """Blocks of so many units from the base up, then a gap of one unit."""
+    """Blocks of this many units from the base up, then a gap of one unit."""
     lists = FreeList(BASE, UNIT * (sum(sizes) + 1), UNIT)
     addresses = [lists.allocate(size * UNIT, bottom_up=True) for size in sizes]
     marked = frozenset(address for place in system if (address := addresses[place]) is not None)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from tests.mock import wheel as mock_wheel
 from tests.mock.boards import BOARDS, board_named, descriptor
+from ttmem.agent import KERNEL_COMPILER, require_file
 
 NUMBER = "  .text 0xFFC00000 :\n  {\n  } :text\n  .data 0xFFB00000 : AT(__kernel_data_lma)\n  {\n  } :data\n"
 SYMBOL = "  .text kernel_main :\n  {\n  } :text\n  .data _start : AT(__kernel_data_lma)\n  {\n  } :data\n"
@@ -33,13 +35,16 @@ class Segment(NamedTuple):
 class Compiler:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.program = folder / "compiler"
-        self.prebuilt = folder / "pre-compiled"
-        macros = ['-DVERSION="1.2.3[45]"', f'-DFIRMWARE="{self.prebuilt}"']
-        subprocess.run(["g++", "-std=c++17", *macros, str(mock_wheel.COMPILER), "-o", str(self.program)], check=True)
+        self.program = folder / "runtime" / "sfpi" / "compiler" / "bin" / "riscv-tt-elf-g++"
+        self.prebuilt = folder / "tt_metal" / "pre-compiled"
+        for path in (self.program, self.prebuilt):
+            path.parent.mkdir(parents=True)
+        (folder / "tt_metal" / "sfpi-version").write_text("# release\nsfpi_version='1.2.3'\nsfpi_build='45'\n")
+        self.program.symlink_to(require_file(KERNEL_COMPILER))
 
-    def __call__(self, *arguments: str, fails: bool = False) -> str:
-        done = subprocess.run([str(self.program), *arguments], capture_output=True, text=True)
+    def __call__(self, *arguments: str, fails: bool = False, **environment: str) -> str:
+        env = {**os.environ, **environment}
+        done = subprocess.run([str(self.program), *arguments], capture_output=True, text=True, env=env)
         assert bool(done.returncode) == fails, done.stderr
         return done.stdout + done.stderr
 
@@ -68,7 +73,7 @@ def segments(path: Path) -> list[Segment]:
     return found
 
 
-def test_it_prints_the_version_it_was_built_for(compiler: Compiler) -> None:
+def test_it_prints_the_version_of_the_root_it_is_in(compiler: Compiler) -> None:
     assert "sfpi:1.2.3[45]" in compiler("--version")
 
 
@@ -110,6 +115,12 @@ def test_the_name_decides_the_size_and_the_number_of_the_run_does_not(compiler: 
     assert size("add/7/brisc/brisc.elf") == sizes[7]
 
 
+def test_kernels_of_fit_are_as_small_as_possible(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTMEM_SMALL_KERNELS", "1")
+    (text,) = segments(compiler.link(NUMBER, "add/1/brisc/brisc.elf"))
+    assert text.size == 12
+
+
 def test_what_it_cannot_link_is_an_error(compiler: Compiler, tmp_path: Path) -> None:
     script = tmp_path / "firmware.ld"
     script.write_text("  .text (16 + 32) :\n  {\n  } :text\n")
@@ -120,7 +131,7 @@ def test_what_it_cannot_link_is_an_error(compiler: Compiler, tmp_path: Path) -> 
 def test_firmware_that_the_wheel_lacks_is_what_it_has_for_another_device(
     compiler: Compiler, tmp_path: Path, arch: str, expected: str
 ) -> None:
-    """Of the same core and architecture: Wormhole's ethernet cores are called erisc."""
+    """With the same core and architecture: Wormhole's Ethernet cores are called erisc."""
     for build, core in (("1", "erisc"), ("2", "erisc"), ("2", "brisc"), ("3", "active_erisc"), ("3", "brisc")):
         (compiler.prebuilt / build / core).mkdir(parents=True, exist_ok=True)
         (compiler.prebuilt / build / core / f"{core}.elf").write_text(build)

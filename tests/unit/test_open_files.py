@@ -22,7 +22,7 @@ WAIT = "sys.stdin.read()"
 
 @contextmanager
 def running(*command: str, **keywords: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process that has said that it is ready, and ends when its input does."""
+    """A process that has reported that it is ready, and ends when its input is closed."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes, **keywords) as process:
         assert process.stdout is not None
@@ -35,7 +35,7 @@ def running(*command: str, **keywords: Any) -> Iterator[subprocess.Popen[str]]:
 
 
 def show(root: Path, *pids: int) -> None:
-    """Lets a laid out machine have real processes."""
+    """Adds real processes to a machine in a folder."""
     (root / "proc").mkdir(exist_ok=True)
     for pid in pids:
         (root / f"proc/{pid}").symlink_to(f"/proc/{pid}")
@@ -83,7 +83,7 @@ def test_what_is_no_chip(folder: Path, target: str) -> None:
 
 
 def test_what_vanishes_meanwhile(folder: Path) -> None:
-    """A process without its folder of descriptors is one that went while it was looked at."""
+    """A process without its folder of descriptors has ended while it was read."""
     machine = machines.old_driver(folder)
     (machine.process(50, holds=[0]) / "fd").rename(folder / "elsewhere")
     (folder / "proc/51").mkdir()
@@ -96,12 +96,12 @@ def test_what_vanishes_meanwhile(folder: Path) -> None:
     [("S", 0, 1, True), ("Z", 0, 1, False), ("Z", 0, 2, True), ("I", 0x00208040, 1, False), ("S", 0x00400040, 1, True)],
 )
 def test_who_could_hold_one(folder: Path, state: str, flags: int, threads: int, counts: bool) -> None:
-    """Of those that cannot be looked into, the kernel's threads and the dead hold nothing."""
+    """Of the processes that cannot be read, kernel threads and dead processes hold nothing."""
     machine = machines.old_driver(folder)
     machine.process(52, holds=[0])
     for pid in (50, 51):
         process = machine.process(pid)
-        (process / "fd/3").write_bytes(b"")  # no link, so it cannot be read as one: as good as forbidden, for anybody
+        (process / "fd/3").write_bytes(b"")  # not a link, so reading it as one fails for any user
         zeros = "0 " * 30
         (process / "stat").write_text(f"{pid} (x) {state} 1 1 1 0 -1 {flags} {'0 ' * 10}{threads} 0 100 {zeros}")
     told = "2 processes could not be examined" if counts else None
@@ -131,7 +131,7 @@ def test_processes_that_are_hidden(folder: Path, mounts: str, hidden: bool) -> N
     machine.process(50, holds=[0])
     (folder / "proc/self").mkdir()
     (folder / "proc/self/mounts").write_text(mounts)
-    assert open_files.scan([0], str(folder)) == ({50: {0}}, None)  # init is shown, so others are too
+    assert open_files.scan([0], str(folder)) == ({50: {0}}, None)  # init is visible, so others are, too
     machine.end(1)
     held, unseen = open_files.scan([0], str(folder))
     assert held == {50: {0}}
@@ -139,7 +139,7 @@ def test_processes_that_are_hidden(folder: Path, mounts: str, hidden: bool) -> N
 
 
 def test_a_real_process_and_what_it_started(folder: Path) -> None:
-    """The child has what was left open for it, and not what is closed on exec."""
+    """The child has the descriptors that were left open for it, not those that are closed on exec."""
     program = (
         "import os, subprocess, sys; held = [os.open(path, os.O_RDONLY) for path in sys.argv[1:]];"
         "os.set_inheritable(held[0], True);"
@@ -163,7 +163,7 @@ def test_a_fork_holds_too(folder: Path) -> None:
 
 
 def test_a_process_whose_first_thread_has_ended(folder: Path) -> None:
-    """Its descriptors can be seen only through the threads that are left."""
+    """Its descriptors are visible only through the remaining threads."""
     wait = "import threading, ctypes; threading.Thread(target=sys.stdin.read).start(); ctypes.CDLL(None).syscall(60, 0)"
     with running(sys.executable, "-c", HOLD + wait, device(folder, 0)) as process:
         stat = Path(f"/proc/{process.pid}/stat")
@@ -175,7 +175,7 @@ def test_a_process_whose_first_thread_has_ended(folder: Path) -> None:
 
 
 def kernel_threads() -> list[int]:
-    """Those of this machine; there are none to see in a container."""
+    """Those of this machine. In a container, none are visible."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -188,7 +188,7 @@ def kernel_threads() -> list[int]:
 
 
 def test_as_an_ordinary_user(folder: Path) -> None:
-    """Root's process cannot be looked into, which is said; nor can the kernel's threads, which means nothing."""
+    """A process of root cannot be read, which is reported. Kernel threads cannot be read either, which is not."""
     folder.chmod(0o755)
     look = (
         "import os, sys; from ttmem.sources import open_files;"
@@ -205,7 +205,7 @@ def test_as_an_ordinary_user(folder: Path) -> None:
 
 @contextmanager
 def with_other_devices(folder: Path, numbers: dict[int, str], program: str) -> Iterator[int]:
-    """A process in a mount and pid namespace where /dev/tenstorrent/N is some harmless device. Its pid here."""
+    """A process in a mount and pid namespace where /dev/tenstorrent/N is a harmless device. Its pid here."""
     names = " ".join(str(number) for number in numbers)
     binds = "; ".join(f"mount --bind {source} $d/tenstorrent/{number}" for number, source in numbers.items())
     script = (
@@ -220,7 +220,7 @@ def with_other_devices(folder: Path, numbers: dict[int, str], program: str) -> I
 
 
 def test_a_container_that_has_chips_under_other_names(folder: Path) -> None:
-    """As with `docker run --device /dev/tenstorrent/5:/dev/tenstorrent/0`: not the path counts, but the device."""
+    """As with `docker run --device /dev/tenstorrent/5:/dev/tenstorrent/0`: the device counts, not the path."""
     with with_other_devices(folder, {0: "/dev/null", 1: "/dev/zero"}, HOLD + WAIT) as pid:
         assert sorted(os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd"))[:2] == [
             "/dev/tenstorrent/0",

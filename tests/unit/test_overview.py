@@ -30,7 +30,7 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str, folder: Path) -> None:
-    """Other machines than those of test_top_screens."""
+    """Machines that test_top_screens does not have."""
     snapshot = PICTURES[scene](folder)
     beside(
         f"overview-{scene}", forms(lambda size, signs: Overview().rows(model_of(snapshot, signs.ascii), size, signs))
@@ -136,18 +136,18 @@ def test_who_is_on_the_chosen_chip() -> None:
     view, model = Overview(), model_of(snapshot)
     model.selected = "chip-2"
     text = "\n".join(shown(view, model, Size(100, 40)))
-    assert "and 1 on other chips: a shows all" in text
+    assert "and 1 on other chips; press a for all" in text
     assert "job10" not in text
     assert set(re.findall(r"job\d+", text)) == {"job11", "job12", "job13"}
     view.press("a", model)
     assert "job10" in "\n".join(shown(view, model, Size(100, 40)))
     model.selected = "chip-0"
     view.press("a", model)
-    assert "No process has chip 0. 4 on other chips" in "\n".join(shown(view, model, Size(100, 40)))
+    assert "No process uses chip 0. 4 on other chips" in "\n".join(shown(view, model, Size(100, 40)))
 
 
 def walls(**more: Any) -> Json:
-    """An answer of /headroom: a program ends at 300 KiB, another at 1200; the lowest buffer lies at 1300 KiB."""
+    """An answer of /headroom: one program ends at 300 KiB, another at 1200; the lowest buffer is at 1300 KiB."""
     near = {"program": 6, "pid": 4711, "end": 1200 << 10, "headroom": 100 << 10}
     far = {"program": 5, "pid": 4711, "end": 300 << 10, "headroom": 1000 << 10}
     holder = {"pid": 4711, "kind": "l1", "tag": "ttnn.add"}
@@ -189,7 +189,7 @@ def test_no_wall_is_known(answer: list[Json]) -> None:
 
 
 def test_who_eats_l1_stands_beside_the_headroom() -> None:
-    """The most first, on this chip alone, and no more than there is room for."""
+    """The largest first, on this chip only, and not more than there is room for."""
     snapshot = many(2)
     for pid, chip_id, cb in ((10, "chip-1", 90), (11, "chip-0", 5), (12, "chip-0", 40)):
         process = {**blank.process(pid, "tracked"), "name": f"job{pid}"}
@@ -206,12 +206,12 @@ def test_who_eats_l1_stands_beside_the_headroom() -> None:
     snapshot["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
     rows = [row for row in view.rows(model_of(snapshot), Size(100, 40), Characters()) if "holds in L1" in text_of(row)]
     assert ["circular buffers 40.0 MiB*, L1 buffers 1.0 MiB" in text_of(row) for row in rows] == [True, False], (
-        "more than is in use at once: programs take turns"
+        "more than is in use at once: programs use L1 in turn"
     )
 
 
 def test_spare_rows_show_the_last_minutes() -> None:
-    """Lines where there are few, a chart where there are more, a chart each for DRAM and L1 where there are many."""
+    """Lines for little room, a chart for more, and separate charts for DRAM and L1 for much room."""
     snapshot = many(1)
     snapshot["server"] = {"pid": 9, "events": 1, "version": "1", "since": "x"}
     snapshot["chips"][0]["memory"]["dram"].update(used=MIB, capacity=4 * MIB)

@@ -121,7 +121,7 @@ def test_a_pid_that_is_gone(peers: Peers, spawn: Spawn) -> None:
 
 
 def test_last_words_find_their_sender(peers: Peers, spawn: Spawn) -> None:
-    """Records read after the burial, while the process is a zombie and when it is gone."""
+    """Records that are read after the process was removed, while it is a zombie and after it is gone."""
     child = spawn()
     peer = peers.find(child.pid, None)
     kill_unreaped(child)
@@ -139,7 +139,7 @@ def test_a_pid_used_again_is_somebody_else(peers: Peers, spawn: Spawn) -> None:
     child = spawn()
     peer = peers.find(child.pid, None)
     assert peer.info.start is not None
-    peer.info = peer.info._replace(start=peer.info.start - 1)  # as if it had started before
+    peer.info = peer.info._replace(start=peer.info.start - 1)  # as if it had started earlier
     peers.remember_dead(peer)
     other = peers.find(child.pid, None)
     assert other is not peer
@@ -147,7 +147,7 @@ def test_a_pid_used_again_is_somebody_else(peers: Peers, spawn: Spawn) -> None:
 
 
 def test_a_death_between_two_looks_is_named_once(folder: Path, spawn: Spawn) -> None:
-    """The pidfd could still be had, /proc no longer knows it: an empty root is that moment held still."""
+    """The pidfd can still be opened, but /proc no longer lists the process. An empty root has the same effect."""
     child = spawn()
     with contextlib.closing(Peers(str(folder))) as peers:
         peer = peers.find(child.pid, None)

@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 class Run:
-    """One process that tells its story, a second an event."""
+    """One process that reports one event per second."""
 
     def __init__(self, limits: Limits = Limits()) -> None:
         self.ledger = Ledger(limits)
@@ -85,7 +85,7 @@ def test_begin_peak_and_end() -> None:
 
 
 def test_an_inner_phase_is_part_of_the_outer_one() -> None:
-    """The outer phase's peak is in the inner one; the inner one's is not the earlier one of the outer."""
+    """The outer phase's peak is in the inner one; the inner phase does not get the earlier peak of the outer one."""
     run = Run().tell(
         PhaseBegan(1, "decode"),
         buffer(1, 700),
@@ -182,7 +182,7 @@ def test_the_end_of_an_unknown_phase_changes_nothing() -> None:
     [
         (Limits(open_phases=3), 3, 7),
         (Limits(phase_paths=4), 4, 6),
-        (Limits(phase_rows=5), 10, 8),  # two rows each: two and a half have theirs
+        (Limits(phase_rows=5), 10, 8),  # two rows per path: enough for two and a half paths
     ],
 )
 def test_everything_that_grows_has_a_cap(limits: Limits, kept: int, left_out: int) -> None:
@@ -213,7 +213,7 @@ def test_names_are_the_users_own() -> None:
 
 
 def test_a_phase_costs_no_more_for_those_that_are_open() -> None:
-    """A server's loop waits for each of them: no call for each total, let alone for each total of each open phase."""
+    """The event loop of a server waits for each of them: no call per total, and none per total of each open phase."""
     run = Run()
     for device in range(32):
         run.tell(*(Allocated(device, kind, (kind + 1) << 12, 64) for kind in KINDS))
@@ -252,7 +252,7 @@ def test_a_reset_of_peaks_takes_nothing_from_a_phase() -> None:
 
 
 def test_a_device_that_turns_out_to_be_another_chip() -> None:
-    """Before and after do not compare: the phase begins anew, and says that it is not whole."""
+    """Old and new values cannot be compared: the phase begins again, and is marked as incomplete."""
     run = Run().tell(buffer(1, 1000), PhaseBegan(1, "load"), buffer(2, 500), Freed(0, DRAM, 2 << 12))
     run.tell(DeviceOpened(0, ChipInfo("X")), buffer(3, 10), PhaseEnded(1))
     last = {"begin": 1000, "peak": 1010, "end": 1010, "delta": 10}

@@ -45,7 +45,7 @@ def test_addresses_are_aligned_and_start_at_the_base(buffers: list[tuple[list[Co
 @LAW
 @given(st.lists(st.tuples(st.sampled_from([[LEFT], [RIGHT], [LEFT, RIGHT], [RIGHT, LEFT]]), SIZES), max_size=8))
 def test_on_equal_rectangles_buffers_are_packed(buffers: list[tuple[list[CoreRange], int]]) -> None:
-    """As most operations have them: equal or apart. Then none lies higher than it must."""
+    """As most operations have them: equal or disjoint. Then no buffer is higher than necessary."""
     taken: dict[CoreRange, int] = {LEFT: BASE, RIGHT: BASE}
     for (ranges, size), address in zip(buffers, place_all(buffers)):
         assert address == max(-(-taken[one] // UNIT) * UNIT for one in ranges)
@@ -54,9 +54,9 @@ def test_on_equal_rectangles_buffers_are_packed(buffers: list[tuple[list[CoreRan
 
 
 def test_three_rectangles_in_a_row_may_overlap_as_with_tt_metal() -> None:
-    """The second buffer does not raise the middle's track, for that is above its start already, if not above its end.
+    """The second buffer does not raise the track of the middle core, which is above its start, if not above its end.
 
-    The real ttnn 0.81.1 gives these very addresses: on core (2, 0) the third buffer lies inside the second.
+    The real ttnn 0.81.1 gives the same addresses: on core (2, 0) the third buffer is inside the second.
     """
     left, right, middle = [CoreRange(0, 0, 1, 0)], [CoreRange(2, 0, 3, 0)], [CoreRange(1, 0, 2, 0)]
     assert place_all([(left, 64), (right, 4096), (middle, 64)]) == [BASE, BASE, BASE + 64]
@@ -118,7 +118,7 @@ def test_the_end_of_l1(lowest: int | None) -> None:
     if lowest is None:
         tracks.check("dataflow", 7, L1_SIZE, lowest)
     tracks.place([MIDDLE], 1)
-    with pytest.raises(Clash) as error:  # said before a clash on the same rectangle
+    with pytest.raises(Clash) as error:  # reported before a clash on the same rectangle
         tracks.check("dataflow", 7, L1_SIZE, lowest)
     assert str(error.value) == (
         "Statically allocated dataflow buffers on core range [2-2 - 5-5] grow to 1499137 B which is beyond max L1 size "
@@ -135,7 +135,7 @@ def test_the_first_rectangle_that_clashes_is_named() -> None:
 
 
 def test_rectangles_of_one_buffer_that_meet() -> None:
-    """tt-metal refuses such a set of cores before; whoever builds a program by hand gets its second line of defence."""
+    """tt-metal rejects such a set of cores earlier. For a program that is built by hand, this is the second check."""
     tracks = Tracks(BASE, UNIT, [[GRID, LEFT]])
     with pytest.raises(Clash) as error:
         tracks.place([GRID, LEFT], 64)

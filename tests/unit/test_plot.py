@@ -35,7 +35,7 @@ ranges = st.none() | st.tuples(st.floats(0, 120), st.floats(0, 60)).map(lambda p
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where the clock on the wall shows something else than UTC."""
+    """Local time differs from UTC."""
     monkeypatch.setenv("TZ", "XYZ-5:30")
     time.tzset()
     yield
@@ -44,7 +44,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def line(values: list[Range | None], top: float = 100.0, style: str = "dram", sign: str = "*") -> Curve:
-    """A line whose first column lies before the window."""
+    """A line whose first column is before the window."""
     return Curve(Columns(values, 1.0, -1, 0), top, style, sign)
 
 
@@ -53,7 +53,7 @@ def text(rows: list[Row]) -> list[str]:
 
 
 def dots_of(rows: list[str]) -> dict[int, set[int]]:
-    """The heights of the dots in each column, read from the signs."""
+    """The heights of the dots in each column, read from the characters."""
     out: dict[int, set[int]] = {}
     for row, signs in enumerate(rows):
         for x, sign in enumerate(signs):
@@ -72,7 +72,7 @@ def test_what_is_drawn_can_be_read_back(values: list[Range | None], height: int)
         if here is None:
             assert column not in found, "a gap is a gap"
             continue
-        # A value that was elsewhere in the column before had to pass the nearest of what it was there.
+        # A value that was elsewhere in the column before had to pass the nearest of its earlier values.
         before = (values[column] if column else None) or here
         low, high, near = min(here[0], before[1]), max(here[1], before[0]), a_dot + 1e-9
         assert min(found[column]) * a_dot <= min(low, 100) + near
@@ -193,7 +193,7 @@ def test_cells_that_were_kept_are_those_drawn_anew(values: list[Range | None], s
 def test_what_looks_the_same_is_drawn_the_same(
     values: list[Range | None], last: Range | None, peak: float, signs: Characters
 ) -> None:
-    """Charts are kept as long as nothing they depend on has changed: so nothing else may change them."""
+    """Charts are cached until anything they depend on changes, so nothing else may change them."""
     count = 12 * dots(signs)[0] + 1
     frame, one = Frame(0, 300, str), line(values[:count])._replace(columns=Columns(values[:count], 1.0, -1, count - 2))
     other = one._replace(columns=one.columns._replace(ranges=[*values[: count - 1], last]), peak=peak)
@@ -215,7 +215,7 @@ def test_a_spark() -> None:
 
 
 def as_dots(rows: list[Row], signs: Characters, sign: str = "*") -> set[tuple[int, int]]:
-    """(column of cells, height in rows of dots) of all dots; in ASCII of one sign."""
+    """(column of cells, height in rows of dots) of all dots; in ASCII mode of one character."""
     if signs is BRAILLE:
         return {(x // 2, height) for x, found in dots_of(text(rows)).items() for height in found}
     out = set()
@@ -237,7 +237,7 @@ def as_dots(rows: list[Row], signs: Characters, sign: str = "*") -> set[tuple[in
 def test_a_peak_line_is_in_the_row_of_dots_of_the_highest_value(
     some: list[Range | None], bottom: float, height: int, signs: Characters
 ) -> None:
-    """Neither below the curve that reached it, nor above."""
+    """Neither below the curve that reached it, nor above it."""
     width = 8
     values = (some * 20)[: width * dots(signs)[0] + 1]
     curve = line(values)._replace(bottom=bottom)

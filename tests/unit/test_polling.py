@@ -17,8 +17,8 @@ import pytest
 from tests.support import wait_until
 from ttmem.sources.polling import Rounds
 
-SHORT = 1.0  # of jobs that hang for as long as the test wants; enough for the quick ones beside them
-LONG = 30.0  # of jobs that must not be thought to hang on a busy machine
+SHORT = 1.0  # for jobs that hang as long as the test wants; enough for quick jobs beside them
+LONG = 30.0  # for jobs that must not count as hanging on a busy machine
 
 
 class Hanging:
@@ -51,7 +51,7 @@ def quick(value: Any) -> Callable[[], Any]:
 
 
 def threads() -> set[str]:
-    """Of this process, by the kernel's numbers: those of other tests may end meanwhile."""
+    """Threads of this process, by the kernel's ids: those of other tests may end meanwhile."""
     return set(os.listdir("/proc/self/task"))
 
 
@@ -158,7 +158,7 @@ def test_a_round_takes_no_longer_than_twice_the_patience(hanging: Hanging) -> No
 
 @pytest.mark.alone
 def test_jobs_that_are_slow_together_but_not_alone_do_not_hang() -> None:
-    # Each takes a twentieth of the patience, all in a row would take one and a half times that.
+    # Each takes a twentieth of the patience; one after the other, they would take one and a half times that.
     outcomes = Rounds(2.0).run({number: lambda: time.sleep(0.1) for number in range(30)})
     assert not [number for number, outcome in outcomes.items() if outcome.hangs]
 

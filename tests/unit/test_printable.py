@@ -93,7 +93,7 @@ def test_every_text_of_a_document() -> None:
 
 # -- documents ---------------------------------------------------------------------------------------------------
 
-# Fields whose few values are ours, such as the name of a kind. With another value there is nothing to show:
+# Fields with a fixed set of values, such as the name of a kind. With any other value there is nothing to show:
 # the commands call such a document malformed (tests/integration/test_malformed_answers.py).
 OURS = frozenset({"kind", "by", "state", "level", "role", "why", "where", "pool"})
 
@@ -103,15 +103,19 @@ def _chip_of(chips: int) -> str:
 
 
 def _names(style: Style) -> Names:
-    """Names of chips as the commands make them: of a snapshot that was cleaned."""
+    """Names of chips, as the commands make them from a snapshot that was cleaned."""
     chips = style.clean([{**chip, "board": HOSTILE} for chip in world(1).snapshot["chips"]])
     return Names(chips, style, {_chip_of(1): 0})
 
 
 def _peaks() -> Any:
+    from ttmem.documents.peak_groups import alike
     from ttmem.documents.peaks import peaks
 
-    return json.loads(json.dumps(peaks(world(1).ledger)))
+    ledger = world(1).ledger
+    found = peaks(ledger)
+    groups = [alike(ledger, row["chips"][0], row["kind"]) if "kind" in row else [] for row in found]
+    return json.loads(json.dumps({"peaks": found, "groups": groups}))
 
 
 def _import() -> Any:
@@ -138,12 +142,15 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Style], str]]] = {
     "dump": (lambda: _dump("all"), lambda found, style: dump_text.render(found, world(1).snapshot, style, 10)),
     "dump of the proof of concept": (lambda: _dump("all"), lambda found, style: remaining_text(found)),
     "kernels": (lambda: _dump("kernels"), lambda found, style: kernels_text(found, NOW)),
-    "leaks": (lambda: world(1).get("/leaks?older=1"), lambda found, style: leaks_text.render(found, _names(style))),
+    "leaks": (lambda: world(1).get("/leaks"), lambda found, style: leaks_text.render(found, _names(style), style)),
     "l1": (
         lambda: world(1).get(f"/cores?chip={_chip_of(1)}&core=0,0"),
         lambda found, style: l1view.render(found, HOSTILE, style),
     ),
-    "peaks": (_peaks, lambda found, style: peaks_text.render(found, _names(style), style)),
+    "peaks": (
+        _peaks,
+        lambda found, style: peaks_text.render(found["peaks"], found["groups"], _names(style), style),
+    ),
     "import": (_import, import_text.render),
     **{
         f"breakdown by {by}": (
@@ -165,7 +172,7 @@ def test_every_field_of_every_document(name: str) -> None:
         for field, hostile in poisoned(document):
             try:
                 text = render(hostile, style)
-            except (KeyError, ValueError):  # one place alone; a chip's id is also what other places refer to
+            except (KeyError, ValueError):  # one place only; other places refer to the id of a chip
                 assert field.rpartition(".")[2] in OURS | {"chip", "[]"}, field
                 continue
             assert_printable(text, (name, field))

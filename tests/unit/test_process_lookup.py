@@ -23,7 +23,7 @@ def lay_out(root: Path, pid: int, **files: bytes) -> None:
 
 
 def stat_line(name: str, state: str = "S", start: int = 8675309) -> bytes:
-    """Field 2 is the name, 3 the state, 22 the start; the others are numbered, so that a wrong field shows."""
+    """Field 2 is the name, 3 the state, 22 the start. The others contain their numbers: a wrong field is noticed."""
     return f"42 ({name}) {state} {' '.join(str(n) for n in range(4, 22))} {start} 23 24\n".encode()
 
 
@@ -104,7 +104,7 @@ def test_a_real_process() -> None:
     with subprocess.Popen(["cat", "-"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        # Popen may return while the kernel still sets the new name up; an answer proves that it is running.
+        # Popen may return before the kernel has set the new name. An answer proves that the program is running.
         child.stdin.write(b"ready\n")
         child.stdin.flush()
         assert child.stdout.readline() == b"ready\n"
@@ -192,7 +192,7 @@ def test_the_dead(letter: str, threads: int, dead: bool) -> None:
 
 
 def test_what_a_screen_can_spare_is_not_imported() -> None:
-    """`ttmem smi` without a server starts with these modules, and has little time to."""
+    """`ttmem smi` without a server loads these modules first, and must start quickly."""
     heavy = "{'typing', 'dataclasses', 'threading', 'subprocess', 'pathlib', 'shutil', 'ttmem.model.identity'}"
     program = (
         "import sys; old = set(sys.modules); import ttmem.sources.device_holders;"

@@ -30,12 +30,12 @@ from ttmem.show.top.views.processes import Processes
 
 Json = Any  # a document made by hand, or a part of one
 SCENES = ("tracked", "t3k", "containers")
-BOOTED = 1_767_300_000.0  # 23045 s before the time in the pictures; their processes started 1000 s after it
+BOOTED = 1_767_300_000.0  # 23045 s before the time in the screens; their processes started 1000 s after it
 NAMED = ("pid", "user", "name", "command", "container")
 
 
 class Screen:
-    """A view with its model, looked at as text."""
+    """A view with its model, as text."""
 
     def __init__(self, snapshot: Json | None, size: Size = Size(120, 38), root: str = "/", **model: Any) -> None:
         self.model = Model(**model)
@@ -65,7 +65,7 @@ class Screen:
         return marked[0]
 
     def pids(self) -> list[str]:
-        """Of the processes listed, from top to bottom."""
+        """The processes in the list, from top to bottom."""
         rows = self.rows()
         end = next((n for n, row in enumerate(rows) if row.startswith("──")), len(rows))
         return [row.split()[0] for row in rows[2:end] if row[:7].strip().isdigit() or row[:7].strip() == "?"]
@@ -131,7 +131,7 @@ def test_nobody_is_there_and_what_to_do() -> None:
 
 
 def test_sums_over_chips_say_what_they_are() -> None:
-    """24 and 12 GiB; of the third chip nothing is known. Peaks of two chips need not have been at one time."""
+    """24 and 12 GiB; the third chip is unknown. Peaks of two chips may have been at different times."""
     shares = [
         {**blank.share(f"u{number}"), "dram": size * GIB, "l1": MIB, "peak_dram": size * GIB, "peak_l1": MIB}
         for number, size in enumerate((24, 12))
@@ -141,7 +141,7 @@ def test_sums_over_chips_say_what_they_are() -> None:
     assert row[:8] == ["7", "ann", "python", "tracked", "0-1", "36.0G", "2.0M", "<36.0G"]
     rows = Screen(picture_of({**one, "holds": ["u0", "u1", "u2"]})).rows()
     assert rows[2].split()[4:8] == ["0-2", "36.0G+", "2.0M+", "-"]
-    assert "+ at least: not known of every chip" in rows[3]
+    assert "+ at least: not known for every chip" in rows[3]
 
 
 def test_programs_that_take_turns_in_l1_are_marked() -> None:
@@ -149,12 +149,12 @@ def test_programs_that_take_turns_in_l1_are_marked() -> None:
     snapshot["chips"][0]["memory"]["l1"]["at_once"] = 40 * MIB
     rows = Screen(snapshot).rows()
     assert "200M*" in rows[2].split()
-    assert rows[3] == " * all cached programs, which share L1 in time"
+    assert rows[3] == " * includes all cached programs, which use L1 in turn"
 
 
 @pytest.mark.parametrize("charts", ["block", "ascii"])
 def test_bars_are_in_proportion_and_in_the_colours_of_kinds(charts: str) -> None:
-    """Two chips alike share a bar; programs that take turns may have more L1 than there is: they fill it."""
+    """Two equal chips share a bar. Programs that use L1 in turn may have more L1 than there is: their bar is full."""
     shares = [
         {**blank.share(chip_id), "kinds": kinds, "source": "server"}
         for chip_id, kinds in (
@@ -195,7 +195,7 @@ def test_what_programs_hold_in_turns_is_no_part_of_what_is_used() -> None:
     snapshot = picture_of(process(7, chips=[{**blank.share("u0"), "l1": 78 * MIB, "kinds": kinds, "source": "server"}]))
     snapshot["chips"][0]["memory"]["l1"].update(capacity=90 * MIB, at_once=20 * MIB)
     (row,) = [row for row in Screen(snapshot, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
-    assert "78.0 MiB held, in turns, of 90.0 MiB  cb 65.0 MiB  l1 13.0 MiB" in row
+    assert "78.0 MiB with all cached programs, of 90.0 MiB  cb 65.0 MiB  l1 13.0 MiB" in row
     snapshot["chips"][0]["memory"]["l1"].update(at_once=78 * MIB)
     (row,) = [row for row in Screen(snapshot, Size(160, 40)).rows() if row.startswith(" chip 0 L1 ")]
     assert "78.0 MiB of 90.0 MiB 87%" in row
@@ -213,9 +213,15 @@ def test_where_not_all_kinds_can_be_named_the_largest_are() -> None:
 
 @pytest.mark.parametrize(("chips", "said"), [(3, ""), (4, "and 1 more chip"), (5, "and 2 more chips")])
 def test_peaks_of_many_chips(chips: int, said: str) -> None:
-    shares = [{**blank.share(f"u{number}"), "peak_dram": GIB, "peak_l1": MIB} for number in range(chips)]
+    shares = [{**blank.share(f"u{number}"), "peak_dram": GIB + number, "peak_l1": MIB} for number in range(chips)]
     text = " ".join(" ".join(Screen(picture_of(process(7, chips=shares)), Size(200, 40)).rows()).split())
     assert re.findall(r"and \d more chips?\b", text) == ([said] if said else [])
+
+
+def test_equal_peaks_of_chips_are_shown_once() -> None:
+    shares = [{**blank.share(f"u{number}"), "peak_dram": GIB, "peak_l1": MIB} for number in range(4)]
+    text = "\n".join(Screen(picture_of(process(7, chips=shares)), Size(200, 40)).rows())
+    assert "Peaks on chip 0-3 each: DRAM 1.0 GiB, L1 buffers 1.0 MiB\n" in f"{text}\n"
 
 
 def test_a_chosen_process_without_kinds_has_no_bars() -> None:
@@ -224,7 +230,7 @@ def test_a_chosen_process_without_kinds_has_no_bars() -> None:
 
 
 def test_columns_are_as_wide_as_what_is_in_them() -> None:
-    """The chips are not cut, and neither is the command: what a short name leaves is theirs."""
+    """Neither the chips nor the command are cut: they use the room that a short name leaves."""
     one = process(7, dram=GIB, command="python -m serve --model llama --batch 32 --devices all of them")
     one["chips"] = [{**one["chips"][0], "chip": f"u{number}"} for number in (0, 2)]
     row = Screen(picture_of(one), Size(200, 30)).rows()[2]
@@ -233,7 +239,7 @@ def test_columns_are_as_wide_as_what_is_in_them() -> None:
 
 
 def test_ages_are_those_of_the_processes() -> None:
-    """Started 1000 s after the boot, which was 23045.7 s before the picture; the one that exited lived 500 s."""
+    """Started 1000 s after boot, which was 23045.7 s before the screen; the one that exited lived 500 s."""
     gone = process(8, "exited", exited=BOOTED + 1500.0)
     rows = Screen(picture_of(process(7), gone, process(9, start=None))).rows()
     ages = {row.split()[0]: row for row in rows[2:5]}
@@ -258,7 +264,7 @@ def three() -> Screen:
 
 
 def test_sorting() -> None:
-    """What has exited is always last, and of the living who is not known about."""
+    """Processes that have exited are always last, after living processes with unknown values."""
     screen = three()
     assert screen.pids() == ["10", "20", "30", "50", "99"]
     screen.press("S")
@@ -272,7 +278,14 @@ def test_sorting() -> None:
     assert orders["name"] == ["20", "30", "10", "50", "99"]
     assert orders["user"][:4] in (["10", "50", "20", "30"], ["50", "10", "20", "30"])
     assert orders["allocations"] == ["10", "20", "30", "50", "99"]
-    assert {"pid", "user", "name", "state", "chips", "dram", "l1", "age", "allocations", "anomalies"} <= set(orders)
+    assert {"pid", "user", "name", "state", "chips", "dram", "l1", "age", "allocations"} <= set(orders)
+
+
+def test_anomalies_have_a_column_only_if_there_are_any() -> None:
+    screen = three()
+    assert "ANOMALIES" not in screen.rows()[1]
+    screen.model.processes[0]["anomalies"]["unknown_free"] = 3
+    assert "ANOMALIES" in screen.rows()[1]
 
 
 def test_a_click_on_a_title_sorts() -> None:
@@ -371,12 +384,12 @@ def test_what_is_below_an_opened_process() -> None:
     rows = Screen(picture_of(process(7, chips=shares))).press("x")
     below = [row.split() for row in rows[3:9]]
     assert below == [
-        ["chip", "0-2", "each", "3.0G", "2.0M", "-", "-"],
+        ["chip", "0-2", "each", "3.0G", "2.0M"],
         ["dram", "3.0G"],
         ["trace", "1.0M"],
         ["l1", "2.0M"],
         ["host", "4.0K"],
-        ["chip", "3,", "as", "tt-metal", "counts", "7.0G", "-", "-", "-"],
+        ["chip", "3,", "as", "tt-metal", "counts", "7.0G", "-"],
     ]
     assert rows[4].index("3.0G") == rows[3].index("3.0G"), "in the column of its pool"
     assert rows[6].index("2.0M") == rows[3].index("2.0M")
@@ -411,9 +424,9 @@ def test_what_is_said_of_the_chosen_process() -> None:
         "python llama.py",
         "calls itself pid 12",
         "By kind on chip 1: dram 9.0 GiB",
-        "Has open: 1-2; what it has of 2 is not known",
+        "Open chips: 1-2; its memory on 2 is not known",
         "agent: it cannot see traces",
-        "Anomalies: unknown_free 3",
+        "Anomalies: frees of unknown allocations 3",
         "Note: a note on it",
     ):
         assert said in text, said
@@ -423,7 +436,7 @@ def test_what_is_said_of_the_chosen_process() -> None:
 
 
 def test_the_tree(folder: Path) -> None:
-    """By the parents that /proc names; one that is younger than its child only has the parent's old pid."""
+    """From the parents in /proc. A parent that is younger than its child has only reused the pid."""
     machine = machines.Machine(folder)
     for pid, above in ((10, 1), (20, 10), (30, 20), (40, 10), (50, 60), (60, 1)):
         stat = machine.process(pid, name="a (b) c") / "stat"
@@ -446,7 +459,7 @@ def test_the_tree(folder: Path) -> None:
 
 @given(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.dictionaries(*[st.integers(0, n or 1)] * 2))))
 def test_a_tree_has_everybody_once(case: tuple[int, dict[int, int]]) -> None:
-    """Even if wrong data makes somebody his own grandfather."""
+    """Even if wrong data makes a process its own grandparent."""
     count, above = case
     above = {a: b for a, b in above.items() if a < count and b < count}
     assert sorted(place for place, _ in tree(count, above, ascii=True)) == list(range(count))
@@ -457,7 +470,7 @@ def living(child: subprocess.Popen[bytes], **values: Any) -> Json:
 
 
 def test_kill(start: Start) -> None:  # noqa: F811
-    """First SIGTERM, which it ignores, then SIGKILL; each only after y."""
+    """First SIGTERM, which it ignores, then SIGKILL; each only after y was pressed."""
     child = start(DEAF)
     screen = Screen(picture_of(living(child)))
     rows = screen.press("K")
@@ -478,7 +491,7 @@ def test_kill(start: Start) -> None:  # noqa: F811
 
 
 def test_a_new_process_with_an_old_pid_is_not_hit(start: Start) -> None:  # noqa: F811
-    """Asked about one, and meanwhile another has its pid."""
+    """The question was about one process; meanwhile another one has its pid."""
     child = start(PLAIN)
     screen = Screen(picture_of({**living(child), "start": born(child.pid) - 5}))
     screen.press("K", "y")

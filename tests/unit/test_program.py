@@ -196,7 +196,7 @@ def test_dataflow_buffers_clash_in_their_own_words(device: Device) -> None:
 
 
 def test_the_cores_of_a_globally_allocated_buffer_count_in_a_clash(device: Device) -> None:
-    """ttnn looks at every rectangle of the program in the order they came, those of buffers inside tensors too."""
+    """ttnn checks every rectangle of the program in its order, also those of buffers inside tensors."""
     tensor = l1_buffer(device, 512 * 1024)
     program = SimProgram()
     create_circular_buffer(program, [LEFT], CircularBufferConfig(1, 2048, 0), buffer=tensor)

@@ -41,7 +41,7 @@ def test_the_agent_hooks_what_the_list_says() -> None:
 
 
 def test_the_agent_looks_up_what_the_list_says() -> None:
-    """Every function of tt-metal that is named in the library itself."""
+    """Every tt-metal function whose name is in the library itself."""
     named = {name.decode() for name in MANGLED.findall(agent.require({}).read_bytes())}
     wanted = required_symbols()
     assert named - {PREFIX} == {*wanted.hooks.values(), *wanted.calls.values(), *wanted.older.values()}

@@ -18,6 +18,7 @@ from native.tests.build import CACHE, ROOT, build
 from ttmem.model.kinds import Kind
 from ttmem.wire import agent_ring as ring
 from ttmem.wire.agent_ring import RECORD, RECORD_FIELDS, Record, Ring, RingEvent
+from ttmem.wire.table_copy import copy_table
 
 HEADER = ROOT / "native" / "src" / "layout.h"
 PYTHON_FIELDS = {
@@ -33,7 +34,7 @@ PYTHON_FIELDS = {
     "OpenPhase": (*ring.PHASE_FIELDS, ("figures", ring.PHASE_HEAD, f"{ring.FIGURES_SIZE * ring.METERS}s")),
     "Reached": (("begin", 0, "Q"), ("peak", 8, "Q")),
 }
-# A tuple has a method of that name.
+# A tuple has a method with that name.
 OTHER_NAMES = {("Bank", "count"): "banks"}
 
 
@@ -61,7 +62,7 @@ def enums_of(text: str) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[tuple[str, ...], tuple[int, ...]]:
-    """What the compiler makes of layout.h: (struct, field) -> offset and size, (struct,) -> size, names -> values."""
+    """The compiler's view of layout.h: (struct, field) -> offset and size, (struct,) -> size, names -> values."""
     text = HEADER.read_text()
     lines = []
     for struct, fields in fields_of(text).items():
@@ -208,7 +209,7 @@ def test_what_cpp_writes_python_reads(seed: str) -> None:
         assert [Record._make(record) for record in read] == wrote
         live = [record_of(line) for line in lines if line.startswith("live ")]
         assert len(live) > 100
-        assert memory.live() == sorted(live)
+        assert copy_table(memory).records() == sorted(live)
         for line in (line for line in lines if line.startswith("blob ")):
             _, number, *text = line.split()
             assert memory.blob(int(number)) == "".join(text).encode()

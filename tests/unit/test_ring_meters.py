@@ -40,7 +40,7 @@ def two_groups(memory: RingMemory) -> None:
     memory.put_meter(DRAM, gauge=DRAM, used=50)
     memory.put_meter(ALL, chips=0b101, gauge=DRAM, used=20, reserved=24, high=30, reserved_high=32, peak=28,
                      reserved_peak=40, ever=90, reserved_ever=32)  # fmt: skip
-    memory.put_meter(ALL + 1, gauge=DRAM)  # a number that was left out
+    memory.put_meter(ALL + 1, gauge=DRAM)  # a number that was skipped
     memory.put_meter(ALL + 2, chips=0b010, gauge=DRAM, used=10, high=10)
 
 
@@ -64,7 +64,7 @@ def test_meters_are_by_the_number_of_a_chip(memory: RingMemory, ring: Ring) -> N
 
 
 def test_windows_are_those_after_a_record(memory: RingMemory, ring: Ring) -> None:
-    """The oldest of three rows was overwritten by the window that is open."""
+    """The open window overwrote the oldest of three rows."""
     two_groups(memory)
     memory.put(window=4)
     for number, first, last in ((2, 11, 20), (3, 21, 30), (4, 31, 0)):
@@ -92,7 +92,7 @@ def test_open_phases_are_in_the_order_of_their_begin(memory: RingMemory, ring: R
 
 def test_a_copy_that_was_changed_meanwhile_is_made_again(memory: RingMemory, ring: Ring) -> None:
     two_groups(memory)
-    memory.put(meters_turn=3)  # amid a change
+    memory.put(meters_turn=3)  # during a change
     copy, looks = ring.copy, 0
 
     def meanwhile(at: int, length: int) -> bytes:
@@ -106,7 +106,7 @@ def test_a_copy_that_was_changed_meanwhile_is_made_again(memory: RingMemory, rin
 
     ring.copy = meanwhile  # type: ignore[method-assign]
     assert measured(ring).groups[ALL].meter.peak == 102
-    assert looks == 3  # amid a change; changed; the same before and after
+    assert looks == 3  # during a change; changed; the same before and after
 
 
 def test_a_writer_that_was_killed_amid_a_change(memory: RingMemory, ring: Ring) -> None:
@@ -115,7 +115,7 @@ def test_a_writer_that_was_killed_amid_a_change(memory: RingMemory, ring: Ring) 
     assert measured(ring).groups[ALL].meter.used == 20
 
 
-# -- what no agent would write --------------------------------------------------------------------------------------
+# -- memory that no agent writes ------------------------------------------------------------------------------------
 
 
 def test_more_meters_than_there_is_room_for(memory: RingMemory, ring: Ring) -> None:
@@ -146,7 +146,7 @@ def test_a_chip_that_does_not_exist(memory: RingMemory, ring: Ring) -> None:
 
 
 class Written:
-    """native/tests/ring_writer.cpp changes meters as told, one command a line."""
+    """native/tests/ring_writer.cpp changes meters, one command per line."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -181,7 +181,7 @@ def written() -> Iterator[Written]:
 
 
 def of(found: Measured, gauge: str, chip: int | None) -> int:
-    """The place of a chip's meter in each row."""
+    """The position of a chip's meter in each row."""
     for place, group in enumerate(found.groups):
         if group.gauge == gauge and (group.numbers is None if chip is None else chip in (group.numbers or ())):
             return place
@@ -192,7 +192,7 @@ HALF = 1 << 15
 
 
 def test_peaks_of_records_that_nobody_read(written: Written) -> None:
-    """A ring that is overwritten many times: ever, windows and open phases still say how high it was, and when."""
+    """A ring that is overwritten many times: totals, windows and open phases still have the maximum and its time."""
     written.say("mesh 0 0 1", "begin 11", "put 0 dram 1000", "free 0", "reset", "put 0 dram 10", "begin 12")
     found = written.say("skip 100000", "put 1 dram 400", "free 1", "skip 100000")
     place = of(found, "dram", 1)
@@ -209,7 +209,7 @@ def test_peaks_of_records_that_nobody_read(written: Written) -> None:
 
 
 def test_a_part_of_the_chips_goes_its_own_way(written: Written) -> None:
-    """What was kept of the meter until then is the same on all its chips."""
+    """The values of the meter until then are the same on all its chips."""
     written.say("mesh 0 0 1 2", "begin 5", "put 0 l1 100", "free 0", f"skip {HALF}", "mesh 1 2")
     found = written.say("put 1 l1 7 1")
     alone, others = of(found, "l1", 2), of(found, "l1", 0)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import struct
 from collections.abc import Callable
 from itertools import pairwise
+from math import inf
 from struct import pack_into
 from time import CLOCK_MONOTONIC, clock_gettime
 from typing import Any
@@ -21,7 +23,8 @@ from ttmem.documents.run_document import cause_of
 from ttmem.ingest import rings
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
-from ttmem.model.kinds import KINDS, Kind
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.wire.agent_ring import (
     BINARY,
     WHOLESALE,
@@ -52,7 +55,7 @@ def test_from_the_first_record(agent: Agent, reader: Reader) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: int) -> None:
-    """Nearly all records have a short way into the account, unless each event is to be shown."""
+    """Nearly all records take a fast path into the account, unless every event is passed to observers."""
     dice = random.Random(seed)
     agent.chip(1, 777, 1)
     agent.mesh(0, [0, 1])
@@ -102,7 +105,7 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
 
 
 def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:
-    """A buffer of a mesh lies on each of its chips, one of a part only on those."""
+    """A buffer of a mesh is on each of its chips, a buffer of a submesh only on the chips of the submesh."""
     agent.chip(1, 777, 1)
     agent.mesh(0, [0, 1])
     agent.mesh(1, [1], parent=0)
@@ -119,7 +122,7 @@ def test_a_mesh_is_its_chips(agent: Agent, reader: Reader) -> None:
 
 
 def test_kernel_binaries_in_dram_are_the_program_caches(agent: Agent, reader: Reader) -> None:
-    """On hardware every cached program has some; nobody leaked them."""
+    """On hardware, every cached program has some. They are not leaks."""
     reader.adopt(agent)
     agent.opened()
     agent.allocate(0, 100)
@@ -130,13 +133,19 @@ def test_kernel_binaries_in_dram_are_the_program_caches(agent: Agent, reader: Re
 
 
 def test_phases_are_of_no_mesh(agent: Agent) -> None:
-    """One may begin before any device is opened. A name that there was no room for is empty."""
+    """A phase may begin before any device is opened. A name for which there was no room is empty."""
     agent.record(RingEvent.PHASE_BEGAN, address=1, name=agent.blob("prefill \N{SNOWMAN}".encode()), mesh=MESHES - 1)
     agent.record(RingEvent.PHASE_BEGAN, address=(1 << 64) - 1, size=1)
     last = agent.record(RingEvent.PHASE_ENDED, address=1)
-    ring = Ring(os.dup(agent.fd))
-    events = [(time, event) for time, event in RingFold(ring, 10.0).events(SLOTS) if not isinstance(event, Sees)]
-    ring.close()
+    seen: list[tuple[float, Event]] = []
+    reader = Reader()
+    reader.sink.add_observer(lambda time, source, event, allocation: seen.append((time, event)))
+    source = reader.ledger.source(0.0, ProcessInfo(pid=1, start=1), "agent", Confidence.EXACT)
+    fold = RingFold(Ring(os.dup(agent.fd)), 10.0, reader.sink, source)
+    fold.load(SLOTS)
+    fold.fold(1 << 64, inf)
+    fold.ring.close()
+    events = [(time, event) for time, event in seen if not isinstance(event, Sees)]
     assert [event for _, event in events] == [
         PhaseBegan(1, "prefill \N{SNOWMAN}", 0),
         PhaseBegan((1 << 64) - 1, "", 1),
@@ -146,7 +155,7 @@ def test_phases_are_of_no_mesh(agent: Agent) -> None:
 
 
 def test_phases_reach_the_account(agent: Agent, reader: Reader) -> None:
-    """By the way of all records into an account, among others."""
+    """They take the general path for records into the account."""
     source = reader.adopt(agent)
     agent.record(RingEvent.PHASE_BEGAN, address=1, name=agent.blob(b"prefill"))
     agent.opened()
@@ -169,7 +178,7 @@ def test_handed_over_twice_is_followed_once(agent: Agent, reader: Reader) -> Non
     assert (len(reader.rings), reader.sizes(source)) == (1, [100])
 
 
-# -- a history that is gone -----------------------------------------------------------------------------------------
+# -- lost records ---------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_that_comes_late(agent: Agent, reader: Reader) -> None:
@@ -193,13 +202,13 @@ def test_a_reader_that_comes_late(agent: Agent, reader: Reader) -> None:
 
 
 def launched(reader: Reader) -> dict[str, int | None]:
-    """What is resident of circular buffers, by chip."""
+    """Resident circular buffers, by chip."""
     return {chip_id: chip.resident_bytes(Kind.CB) for chip_id, chip in reader.ledger.chips.items()}
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_workload_with_a_program_for_each_chip(agent: Agent, reader: Reader, late: bool) -> None:
-    """One record launches both, each on its own chip; so does one program on both chips."""
+    """One record launches both, each on its own chip, or one program on both chips."""
     agent.chip(1, 556, 1)
     agent.mesh(0, [0, 1])
     for index in (1, 2):
@@ -225,7 +234,7 @@ def test_a_workload_with_a_program_for_each_chip(agent: Agent, reader: Reader, l
     assert after(lambda: agent.run(3)) == {"555": 100, "556": 200}
     assert after(lambda: agent.run(5)) == {"555": 40, "556": 40}
     assert after(lambda: agent.run(1)) == {"555": 100, "556": 200}  # marked on two frames: the later one counts
-    left = 40 if late else 0  # the table does not tell that another program ran there since
+    left = 40 if late else 0  # the table does not show that another program ran there since
     assert after(lambda: agent.destroyed(3, 12, mesh=2)) == {"555": 100, "556": left}
     assert after(lambda: agent.program(1, 11, workload=8, mesh=1))  # it belongs to another workload now
     agent.run(5)
@@ -300,7 +309,7 @@ def test_a_loss_in_the_middle(agent: Agent, reader: Reader) -> None:
 
 
 def test_every_record_is_read_or_counted_as_lost(agent: Agent, reader: Reader) -> None:
-    """Also those that were still there when the live table was taken instead."""
+    """Also those that still existed when the live table was read instead."""
     reader.adopt(agent)
     agent.opened()
     for count in (4, 2 * SLOTS, 6, SLOTS, 5 * SLOTS, 2):
@@ -321,7 +330,7 @@ def test_every_resync_is_counted(agent: Agent, reader: Reader) -> None:
 
 
 def test_a_device_closed_and_opened_during_a_loss(agent: Agent, reader: Reader) -> None:
-    """The old allocator's last audit goes with it."""
+    """The last audit of the old allocator is removed with it."""
     source = reader.adopt(agent)
     agent.opened()
     agent.allocate(0, 100)
@@ -423,9 +432,11 @@ def test_audits_are_the_worst_of_all(agents: Callable[[], Agent], reader: Reader
 # -- several at once ------------------------------------------------------------------------------------------------
 
 
-def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: Reader) -> None:
+def test_rings_that_share_a_chip_are_merged_by_time(agents: Callable[[], Agent], reader: Reader) -> None:
+    """Otherwise the peak of the chip would be one that never was."""
     made = [agents() for _ in range(3)]
     for pid, agent in enumerate(made, 1):
+        agent.chip(0, 555, 0)
         agent.opened()
         reader.adopt(agent, pid)
     reader.follow()
@@ -439,7 +450,7 @@ def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: R
     order = random.Random(1).choices(range(3), k=30)
     for number, which in enumerate(order):
         agent = made[which]
-        agent.clock = START + number * 1_000_000  # far more than two clocks read one after the other differ
+        agent.clock = START + number * 1_000_000  # far more than two successive clock readings differ
         agent.allocate(number, 1000 + number)
     reader.follow()
     assert [size for _, size in seen] == [1000 + number for number in range(30)]
@@ -447,17 +458,17 @@ def test_several_rings_are_merged_by_time(agents: Callable[[], Agent], reader: R
 
 
 def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent], reader: Reader) -> None:
-    """Whatever goes wrong with an event of one ring, the others are read on."""
+    """If an event of one ring causes an error, the other rings are still read."""
     made = [agents() for _ in range(3)]
     sources = [reader.adopt(agent, pid) for pid, agent in enumerate(made, 1)]
-    real = reader.ledger.apply
+    real = reader.ledger.allocated
 
-    def apply(time: float, source: Source | None, event: Event) -> Allocation | None:
-        if type(event) is Allocated and event.size == 666:
+    def allocated(time: float, source: Source, *what: Any) -> Allocation | None:
+        if what[3] == 666:
             raise ZeroDivisionError("division by zero")
-        return real(time, source, event)
+        return real(time, source, *what)
 
-    reader.ledger.apply = apply  # type: ignore[method-assign]
+    reader.ledger.allocated = allocated  # type: ignore[method-assign, assignment]
     reader.sink.add_observer(lambda *_: None)
     for agent in made:
         agent.opened()
@@ -467,7 +478,7 @@ def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent
         agent.allocate(2, 200)
     reader.follow()
     assert [reader.sizes(source) for source in sources] == [[100, 200], [100], [100, 200]]
-    assert reader.warnings == ["pid 2: its agent's memory makes no sense and is left: division by zero"]
+    assert reader.warnings == ["pid 2: its agent's memory is invalid and is not read any more: division by zero"]
     assert len(reader.rings) == 2
 
 
@@ -498,6 +509,7 @@ def test_what_a_dead_process_left_is_read_in_slices(
     agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rings, "_SLICE_RECORDS", 4)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 1)
     agent = agents()
     reader.adopt(agent)
     agent.opened()
@@ -508,13 +520,47 @@ def test_what_a_dead_process_left_is_read_in_slices(
         applied.append(reader.ledger.seq)
     steps = [after - before for before, after in pairwise(applied)]
     assert len(steps) >= 2
-    assert max(steps[1:]) <= 4  # the first has what is said before the records, too
+    assert max(steps[1:]) <= 4  # the first also has the data before the records
     assert reader.closings == [[100 + slot for slot in range(12)]]
     assert len(reader.rings) == 0
 
 
-def test_many_rings_share_a_slice(agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_take_long_are_applied_in_turns(agent: Agent, reader: Reader) -> None:
+    """Opening a mesh may be hundreds of events."""
+    source = reader.adopt(agent)
+    for _ in range(5):
+        agent.opened()
+    agent.allocate(0, 100)
+    for left in (5, 4, 3, 2, 1, 0):
+        assert reader.rings.follow(deadline=0.0) == (left > 0)
+        assert source.unread == left
+    assert reader.sizes(source) == [100]
+    assert reader.rings.counts() == (6, 0)
+
+
+def test_a_process_that_goes_on_writing_does_not_keep_the_reader_busy(agent: Agent) -> None:
+    """What is written during a turn is read in the next one."""
+
+    def clock() -> float:
+        agent.churn(2)
+        return 0.0
+
+    reader = Reader(clock=clock)
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    assert not reader.rings.follow(deadline=1.0)
+    assert reader.sizes(source) == [100]
+    assert source.unread >= 2
+    reader.rings.close()
+
+
+def test_rings_have_equal_shares(agents: Callable[[], Agent], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice costs as much of this clock for each ring, so they take turns."""
+    ticks = itertools.count()
+    reader = Reader(clock=lambda: next(ticks))
     monkeypatch.setattr(rings, "_SLICE_RECORDS", 8)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 1)
     made = [agents() for _ in range(4)]
     for pid, agent in enumerate(made, 1):
         reader.adopt(agent, pid)
@@ -523,13 +569,19 @@ def test_many_rings_share_a_slice(agents: Callable[[], Agent], reader: Reader, m
     for agent in made:
         for slot in range(12):
             agent.allocate(slot, 100 + slot)
+    sources = [follower.source for follower in reader.rings._followers.values()]
+    reader.rings.tick()
     before = reader.ledger.seq
-    assert reader.rings.follow(deadline=0.0)
-    assert reader.ledger.seq - before == 8
+    for turn in range(1, 5):
+        assert reader.rings.follow(deadline=0.0) or turn == 4
+        assert reader.ledger.seq - before == 8 * turn
+        assert sorted(len(reader.sizes(source)) for source in sources) == [0] * (4 - turn) + [8] * turn
+    assert [source.unread for source in sources] == [4] * 4
+    reader.rings.close()
 
 
 def test_a_process_that_runs_another_program(agents: Callable[[], Agent], reader: Reader) -> None:
-    """Its memory before is read to the end, and what it held is gone; then its new memory is followed."""
+    """Its earlier memory is read to the end, and what it held is removed. Then its new memory is read."""
     first, second = agents(), agents()
     source = reader.adopt(first)
     first.opened()
@@ -580,7 +632,7 @@ def test_a_writer_that_never_stops_does_not_hold_up_the_clock(agent: Agent, read
 
 
 def test_a_time_in_the_future_is_now(agents: Callable[[], Agent], reader: Reader) -> None:
-    """A container may have another clock, and a hostile process any: no peak lies in the future."""
+    """A container may have another clock, and a hostile process any clock: no peak is in the future."""
     agent = agents()
     source = reader.adopt(agent)
     agent.opened()

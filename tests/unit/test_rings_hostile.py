@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.scripted_agent import L1_SIZE, MESHES, SLOTS, TABLE, Agent, Reader
-from ttmem.ingest import ring_fold
+from ttmem.ingest import ring_programs
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import (
     BANK_SIZE,
@@ -35,7 +35,7 @@ def say(**fields: int) -> Callable[[Agent], None]:
 
 
 def late(act: Callable[[Agent], None]) -> Callable[[Agent], None]:
-    """The same, found in the live table by a reader that comes late."""
+    """The same, found in the live table by a reader that starts late."""
 
     def acts(agent: Agent) -> None:
         act(agent)
@@ -145,7 +145,7 @@ def test_memory_that_makes_no_sense_costs_its_owner_only(
     sources.append(reader.adopt(good, 2))
     reader.follow()
     (warning,) = reader.warnings
-    assert warning.startswith("pid 1: its agent's memory makes no sense and is left:")
+    assert warning.startswith("pid 1: its agent's memory is invalid and is not read any more:")
     assert len(reader.rings) == 1
     assert sources[0].process.anomalies["rejected"] == 1
     good.allocate(1, 50)
@@ -171,8 +171,8 @@ def test_absurd_sizes_are_refused_one_by_one(agent: Agent, reader: Reader, size:
 def test_a_workload_of_more_programs_than_there_are_chips(
     agent: Agent, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One record must not be work without end."""
-    monkeypatch.setattr(ring_fold, "_MOST_LAUNCHES", 3)
+    """One record must not cause unlimited work."""
+    monkeypatch.setattr(ring_programs, "_MOST_LAUNCHES", 3)
     reader.adopt(agent)
     agent.opened()
     for slot in range(4):
@@ -196,7 +196,7 @@ def test_a_launch_of_nothing(agent: Agent, reader: Reader, slot: int) -> None:
 
 
 def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:
-    """The live table still tells what there is."""
+    """The live table is still correct."""
     source = reader.adopt(agent)
     agent.opened()
     agent.allocate(0, 100)
@@ -208,7 +208,7 @@ def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:
 
 
 def test_a_mesh_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
-    """Only its audit is looked at; that must not upset the look at the others."""
+    """Only its audit is read, which must not affect the audits of the others."""
     bad, good = agents(), agents()
     bad.opened()
     bad.churn(2 * SLOTS)
@@ -226,7 +226,7 @@ def test_a_mesh_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent],
 
 
 def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader: Reader) -> None:
-    """A process may live on when a run ends, and write faster than it is read."""
+    """A process may outlive a run, and write faster than it is read."""
     reader.adopt(agent)
     agent.opened()
     reader.follow()
@@ -251,7 +251,7 @@ def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_memory_never_reaches_the_server(seed: int) -> None:
-    """Whatever stands there, at first and later: the ring is read or left, and nothing is raised."""
+    """For any content, at first and later: the ring is read or dropped, and nothing is raised."""
     numbers = random.Random(seed)
     agent, reader = Agent(), Reader()
     agent.chip(0, 555, 0)

@@ -31,7 +31,7 @@ rows = st.lists(st.tuples(texts, st.sampled_from(STYLES)), max_size=6)
 @given(rows, st.integers(0, 40), st.sampled_from(["", "select"]))
 def test_a_fitted_row_is_as_wide_as_asked(row: Row, width: int, style: str) -> None:
     made = fitted(row, width, style)
-    # A wide character that has room for half of it only is left out, and a space is there instead.
+    # A wide character with room for only half of it is replaced by a space.
     assert width_of(made) == cells_of(text_of(made)) == width
     whole = text_of(row)
     assert text_of(made).startswith(whole) if cells_of(whole) <= width else True
@@ -84,7 +84,7 @@ def test_signs() -> None:
 
 @given(st.floats(0, 1.2), st.floats(0, 1.2), st.integers(1, 40))
 def test_fine_bars_say_no_less_than_a_cell_of_eight(part: float, other: float, width: int) -> None:
-    """As wide as they may be, never longer for less, and neither empty nor full unless that is so."""
+    """As wide as allowed, never longer for a smaller value, and empty or full only if the value is."""
     bars = [FineBars(80).bar(value, width) for value in sorted((part, other))]
     eighths = [sum(8 if sign == "█" else " ▏▎▍▌▋▊▉".find(sign) for sign in text.rstrip("░")) for text, _ in bars]
     assert [cells(text) for text, _ in bars] == [width, width]

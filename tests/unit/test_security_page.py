@@ -27,7 +27,7 @@ def test_each_statement_and_each_attack_names_a_test() -> None:
 
 
 def test_every_attack_is_on_the_page() -> None:
-    """Who adds an attack says there what it shows."""
+    """A new attack is described there."""
     attacks = re.findall(r"^def (test_\w+)\(", (ROOT / "tests/integration/test_attacks.py").read_text(), re.MULTILINE)
     left_out = [name for name in attacks if f"test_attacks.py::{name}`" not in _PAGE]
     assert left_out == ["test_a_dump_lists_what_was_live_when_it_was_asked_for"]  # a law, not an attack

@@ -32,7 +32,7 @@ BAD = Allocated(0, Kind.DRAM, 0x2000, 4.5)  # type: ignore[arg-type]
 
 
 class Listener:
-    """Takes one connection; reads it only if it is told to, and then answers every sync."""
+    """Accepts one connection. Reads it only on request, and then answers every sync."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -87,7 +87,7 @@ def alone(tmp_path: Path) -> Iterator[Sender]:
 
 
 def in_time(work: Callable[[], object]) -> bool:
-    """Does it come to an end?"""
+    """Whether it comes to an end."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(PATIENCE)
@@ -95,9 +95,9 @@ def in_time(work: Callable[[], object]) -> bool:
 
 
 def interrupted(at: int, work: Callable[[], object], interruption: Callable[[], object]) -> bool:
-    """Do something, and something else in the midst of it, at any line deep down, as a collector or a signal may.
+    """Call one function and interrupt it with another at a given line, as a garbage collector or a signal may.
 
-    False if it has not so many lines.
+    False if it has fewer lines.
     """
     lines = itertools.count()
     reached = False
@@ -118,7 +118,7 @@ def interrupted(at: int, work: Callable[[], object], interruption: Callable[[], 
 
 
 def test_those_who_outrun_the_thread_do_its_work(monkeypatch: pytest.MonkeyPatch, alone: Sender) -> None:
-    """Nobody waits, and still the queue does not grow without end."""
+    """No thread waits, and still the queue does not grow without limit."""
     monkeypatch.setattr(sender, "_QUEUE_HELP_EVENTS", LIMIT)
     longest = [0] * THREADS
 
@@ -134,7 +134,7 @@ def test_those_who_outrun_the_thread_do_its_work(monkeypatch: pytest.MonkeyPatch
         worker.start()
     for worker in workers:
         worker.join()
-    # How long it gets while whoever helps is not let run depends on the machine; without help it would get them all.
+    # Its length while the helper is not scheduled depends on the machine. Without help, it would have all events.
     assert LIMIT <= max(longest) < THREADS * ROUNDS
 
 
@@ -154,7 +154,7 @@ def test_without_a_thread_who_puts_folds(monkeypatch: pytest.MonkeyPatch, alone:
 
 @pytest.mark.parametrize("started", [False, True])
 def test_a_put_may_be_interrupted_by_another_anywhere(started: bool, tmp_path: Path) -> None:
-    """A destructor reports, and the collector calls it wherever it likes; a signal handler may report, too."""
+    """A destructor reports, and the garbage collector may call it anywhere; a signal handler may report, too."""
 
     def work() -> None:
         for at in itertools.count():
@@ -188,7 +188,7 @@ def test_a_flush_may_be_interrupted_by_a_put_and_a_flush(alone: Sender) -> None:
 
 
 def test_a_question_within_a_fold_has_an_answer(monkeypatch: pytest.MonkeyPatch, alone: Sender) -> None:
-    """Of a signal handler: whoever it interrupted cannot go on before it is answered."""
+    """In a signal handler: the interrupted thread cannot continue before the handler returns."""
     alone.put(Allocated(0, Kind.DRAM, 64, 64))
     assert alone.measure()[0, "dram"].used == 64
     monkeypatch.setattr(sender, "_FOLD_SECONDS", 0.01)
@@ -201,7 +201,7 @@ def test_what_cannot_be_told_is_counted_and_does_not_keep_the_rest(listener: Lis
     listener.read()
     one = Sender([listener.path], HELLO)
     good = Allocated(0, Kind.DRAM, 0x1000, 64)
-    with one._folding:  # before there is a connection, so that it gets into the table
+    with one._folding:  # before there is a connection, so that it is added to the table
         one.put(BAD)
         one._fold(10)
     one.put(good)
@@ -261,7 +261,7 @@ def test_questions_do_not_fill_the_backlog(listener: Listener, monkeypatch: pyte
 
 
 def test_a_client_that_is_forgotten_lets_go(listener: Listener) -> None:
-    """When the last one of its source is gone, and not before; what it said is still sent."""
+    """When the last client of its source is gone, and not before. Its reports are still sent."""
     listener.read()
     first, second = (AllocationClient(enabled=True, socket_path=listener.path) for _ in range(2))
     first.report_allocation(device_id=0, size=1, buffer_type="dram", buffer_id=0x1000)

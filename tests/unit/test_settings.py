@@ -45,7 +45,7 @@ def test_a_broken_file_is_told_of(folder: Path, text: str) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_told_of_once(folder: Path) -> None:
-    """A folder in its place: not even root writes there."""
+    """A folder in its place: even root cannot write there."""
     (folder / "file").write_text("")
     settings = Settings(str(folder / "file" / "top.json"))
     assert settings.trouble is not None, "nor can it be read"

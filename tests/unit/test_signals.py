@@ -63,7 +63,7 @@ def test_a_process_ends(start: Start) -> None:
 
 
 def test_one_that_ignores_sigterm_is_killed(start: Start) -> None:
-    """Had the first signal ended it, that would be in its status."""
+    """If the first signal had ended it, its status would show that."""
     child = start(DEAF)
     send(child.pid, born(child.pid), signal.SIGTERM)
     send(child.pid, born(child.pid), signal.SIGKILL)
@@ -79,7 +79,7 @@ def test_another_process_with_that_pid_is_not_hit(start: Start) -> None:
 
 
 def test_the_start_is_looked_up_after_the_process_is_held(start: Start, folder: Path) -> None:
-    """What /proc says at that moment counts, not what it said before."""
+    """The data in /proc at that moment counts, not earlier data."""
     child = start(PLAIN)
     machines.Machine(folder).process(child.pid, name="newcomer", start=born(child.pid) + 10)
     with pytest.raises(Refused, match=r"another process by now \(newcomer\)"):
@@ -101,7 +101,7 @@ def test_one_that_has_ended(start: Start) -> None:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """The real user id counts as well; only the saved one stays, as the way back."""
+    """The real user id counts as well; only the saved one stays, to return to it."""
     os.setresuid(NOBODY, NOBODY, 0)
     try:
         yield
@@ -110,7 +110,7 @@ def as_nobody() -> Iterator[None]:
 
 
 def test_another_users_process(start: Start) -> None:
-    if os.getuid() != 0:  # then there is at least one that is not ours; this signal would do it no harm
+    if os.getuid() != 0:  # then there is at least one that is not ours; this signal would not harm it
         with pytest.raises(Refused, match="SIGURG to pid 1 is not permitted: it is another user's"):
             send(1, born(1), signal.SIGURG)
         return

@@ -32,7 +32,7 @@ def allocated(address: int, size: int = 64) -> Allocated:
 
 
 class Bench:
-    """A sink with a log that has room for so many lines."""
+    """A sink with a log that has room for this many lines."""
 
     def __init__(self, fd: int, **options: Any) -> None:
         self.ledger = Ledger()
@@ -97,7 +97,7 @@ STREAM = [
 
 @pytest.mark.parametrize("observed", [False, True])
 def test_lines_that_are_left_out(bench: Bench, observed: bool) -> None:
-    """The same count whether buffers go straight into the ledger or each event is shown to an observer."""
+    """The same count whether buffers go directly into the ledger or each event is passed to an observer."""
     if observed:
         bench.sink.add_observer(lambda *_: None)
     bench.send(STREAM[0])  # the one line there is room for

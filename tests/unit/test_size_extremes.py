@@ -81,7 +81,7 @@ def test_the_largest_ring_and_each_program_once() -> None:
 @settings(max_examples=200)
 @given(st.integers(0, 2**32), st.booleans())
 def test_the_worst_that_a_request_met(seed: int, bottom_up: bool) -> None:
-    """By the statistics of tt-metal's free list as it was before each."""
+    """Compared with the statistics of tt-metal's free list before each request."""
     dice = random.Random(seed)
     blocks, scatter = FreeList(1024, 32 * 200, 32), BankFragmentation(1024, 32 * 200)
     worst = 0
@@ -115,7 +115,7 @@ def test_what_is_given_back_when_nobody_asks_any_more_is_not_scattered() -> None
 
 
 def test_too_many_blocks_to_look_at_each_time() -> None:
-    """Every second one of many goes, and after each there is a request: each is worse than the one before."""
+    """Every second one of many is freed, with a request after each: each state is worse than the one before."""
     many = 4000
     scatter = BankFragmentation(0, 100 * many)
     for number in range(many):

@@ -16,7 +16,7 @@ Acts = list[tuple[int, bool]]
 
 
 def replay(acts: Acts, size: int) -> int | None:
-    """How deep buffers reached below the top of a region, None if one found no room."""
+    """How far buffers extended below the top of a region; None if one found no room."""
     bank, deepest = FreeList(1 << 20, size, 32), 0
     for per_bank, gone in acts:
         if bank.allocate(per_bank, bottom_up=False) is None:
@@ -78,7 +78,7 @@ def test_what_was_not_looked_at_each_time_says_so() -> None:
 
 
 def test_regions_that_were_too_small() -> None:
-    """What was used is not what would have done."""
+    """The used size is not the size that would have been enough."""
     figures: Figures = {
         "l1_small_size": 64, "l1_small_depth": 64, "l1_small_refused": True, "dram_banks": 8, "trace_region": 8192,
         "trace_peak": 4096, "trace_refused": True,

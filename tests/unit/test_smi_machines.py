@@ -35,7 +35,7 @@ Json = Any  # a document made by hand, or a part of one
 
 
 def alone(root: Path, look_before: Callable[[], None] | None = None) -> Json:
-    """What `ttmem smi` shows of a machine when there is no server."""
+    """The output of `ttmem smi` for a machine without a server."""
     with closing(Machine(str(root))) as machine:
         if look_before is not None:
             machine.look()
@@ -46,7 +46,7 @@ def alone(root: Path, look_before: Callable[[], None] | None = None) -> Json:
 
 
 def settled(picture: Json) -> Json:
-    """Without what depends on the moment and on this machine's list of users."""
+    """Without values that depend on the time and on the users of this machine."""
     users = {0: "root", 1000: "ann", 1234: "eve"}
     for process in picture["processes"]:
         process["user"] = users.get(process["user_id"], process["user"])
@@ -57,7 +57,7 @@ def settled(picture: Json) -> Json:
 
 
 def counted(machine: machines.Machine, pid: int, sums: Sequence[tuple[int, ...]], **process: Any) -> None:
-    """A process that only tt-metal's counters tell of, on as many chips as there are sums."""
+    """A process that is known only from tt-metal's counters, on as many chips as there are sums."""
     maps = ""
     for number, one in enumerate(sums):
         maps += mapping(machine.shm_file(880001 + number, content(slot(pid, *one), number=number)))
@@ -140,7 +140,7 @@ def tracked(root: Path) -> Json:
 
 
 def crowded(root: Path) -> Json:
-    """Programs that take turns in L1; names that are wide, or that would move the cursor."""
+    """Programs that use L1 in turn; names that are wide or contain control characters."""
     account = test_smi_screen.crowded()
     found: Json = take_snapshot(account.ledger, time=TIME, host=HOST, server=test_smi_screen.SERVER)
     found["processes"][0].update(name="模型服务器", user="zoë", command="/opt/模型/服务器 --weights \x1b[2J")

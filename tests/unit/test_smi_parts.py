@@ -58,9 +58,61 @@ def test_a_chip_that_is_not_there(folder: Path) -> None:
 def test_a_name_of_two_chips() -> None:
     snapshot: Json = blank.snapshot("", "")
     snapshot["chips"] = [{**blank.chip("a"), "kmd": 5}, blank.chip("5")]
-    with pytest.raises(UnknownChip, match="'5' is the name of 2 chips"):
+    with pytest.raises(UnknownChip) as error:
         only(snapshot, ["5"])
+    assert str(error.value) == "'5' is ambiguous, 2 chips have this name; use -d a or -d 5"
     assert [chip["chip"] for chip in only(snapshot, ["kmd:5"])["chips"]] == ["a"]
+
+
+def snapshot_with(devices: dict[int, dict[str, list[int]]]) -> Json:
+    """A snapshot without a driver: processes with their device numbers of n150 chips."""
+    snapshot: Json = blank.snapshot("", "")
+    chip_ids = sorted({chip_id for numbers in devices.values() for chip_id in numbers})
+    snapshot["chips"] = [{**blank.chip(chip_id), "board": "n150"} for chip_id in chip_ids]
+    for pid, numbers in devices.items():
+        shares = [{"chip": chip_id, "metal_ids": metal_ids} for chip_id, metal_ids in numbers.items()]
+        snapshot["processes"].append({**blank.process(pid, "tracked"), "chips": shares})
+    return snapshot
+
+
+@pytest.mark.parametrize("name", ["0", "chip 0", "n150 chip 0"])
+def test_a_number_of_two_chips(name: str) -> None:
+    """Two processes, for example in two containers, use the number 0 for different chips."""
+    snapshot = snapshot_with({11: {"880001": [0]}, 12: {"880002": [0]}})
+    with pytest.raises(UnknownChip) as error:
+        only(snapshot, [name])
+    assert str(error.value) == (
+        f"{name!r} is ambiguous, 2 chips have this name; "
+        "use -d 880001 (n150, device 0 of process 11) or -d 880002 (n150, device 0 of process 12)"
+    )
+    assert [chip["chip"] for chip in only(snapshot, ["880002"])["chips"]] == ["880002"]
+    with pytest.raises(UnknownChip, match=r"there is no chip '1'; there are n150 chip 880001, n150 chip 880002$"):
+        only(snapshot, ["1"])
+
+
+def test_a_number_in_one_process_only() -> None:
+    snapshot = snapshot_with({11: {"880001": [0]}, 12: {"880001": [1], "880002": [2]}})
+    with pytest.raises(UnknownChip) as error:
+        only(snapshot, ["1"])
+    assert str(error.value) == (
+        "'1' is ambiguous, not all processes use this number; "
+        "use -d 880001 (n150, device 0 of process 11, device 1 of process 12)"
+    )
+    assert [chip["chip"] for chip in only(snapshot, ["2"])["chips"]] == ["880002"]
+
+
+def test_two_boards_with_one_number_of_the_driver() -> None:
+    """Their PCI addresses identify them; ids alone would not, if one is the number of the other."""
+    snapshot: Json = blank.snapshot("", "")
+    snapshot["chips"] = [{**blank.chip("4"), "pci": "0000:01:00.0"}, {**blank.chip("b"), "kmd": 4}]
+    with pytest.raises(UnknownChip, match=r"use -d 0000:01:00.0 or -d b$"):
+        only(snapshot, ["4"])
+
+
+def test_many_candidates_are_not_all_listed() -> None:
+    snapshot = snapshot_with({pid: {f"8800{pid}": [0]} for pid in range(10, 30)})
+    with pytest.raises(UnknownChip, match=r"20 chips have this name; .* or 12 more, which `ttmem smi` lists$"):
+        only(snapshot, ["0"])
 
 
 def test_an_assumed_chip_does_not_take_the_number_of_a_real_one() -> None:
@@ -113,7 +165,7 @@ def test_columns_are_named_once() -> None:
 
 
 class Stream(io.StringIO):
-    """Somewhere to print to."""
+    """A stream to print to."""
 
     def __init__(self, terminal: bool = True, encoding: str = "utf-8") -> None:
         super().__init__()

@@ -98,7 +98,7 @@ def machine() -> Account:
 
 
 def section(text: str, title: str) -> list[str]:
-    """The lines from the one that starts so to the next empty one."""
+    """The lines from the one with this start to the next empty one."""
     lines = text.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(title))
     rest = lines[start:]
@@ -106,11 +106,11 @@ def section(text: str, title: str) -> list[str]:
 
 
 def test_what_a_memory_reporter_says() -> None:
-    """The lines are there only if somebody published, and say what the difference is."""
+    """The lines are shown only if a process published views, and they state the meaning of the difference."""
     account = Account()
     assert "MemoryReporter" not in machine().text()
     model = account.process(1, "client")
-    # 95.2 MiB in 64 banks, of which 1.5 MiB are tracked. The chip has 91.5 MiB: what is more gets no bar.
+    # 95.2 MiB in 64 banks, of which 1.5 MiB are tracked. The chip has 91.5 MiB: the excess has no bar.
     account.apply(model, opened("n150", "chip"), Allocated(0, Kind.L1, 4096, 3 * MIB // 2))
     account.apply(model, Viewed(0, 1, Kind.L1, 64, 1464 * KIB, 952 * MIB // 640, 0))
     text = account.text()
@@ -133,7 +133,7 @@ def test_nobody_and_nothing() -> None:
         "Anomalies: none",
         "Hint: `ttmem run -- COMMAND` tracks a program that uses ttnn; TT_ALLOC_TRACKING_ENABLED=1 a patched",
         "  one.",
-        "Hint: `ttmem doctor` looks for what is missing.",
+        "Hint: `ttmem doctor` finds out what is missing.",
     ]
 
 
@@ -156,18 +156,18 @@ def test_without_a_server_the_sources_are_named() -> None:
         {"name": "shm", "state": "absent", "detail": "there is no such file"},
     ]
     lines = Account().text(None, sources=sources).splitlines()
-    assert lines[1] == "Sources: sysfs ok, shm absent"
-    assert "Note: shm absent: there is no such file" in lines
+    assert lines[1] == "Sources: driver files ok, tt-metal's counters absent"
+    assert "Note: tt-metal's counters absent: there is no such file" in lines
     assert not any(line.startswith("Anomalies") for line in lines), "nobody counted any"
 
 
 def chip_row(account: Account) -> str:
-    """With sizes in whole units, so that they can be read back."""
+    """With sizes in whole units, so that they can be parsed."""
     return section(account.text(style=Style(160)), "CHIP")[1]
 
 
 def crowded() -> Account:
-    """Programs that share L1 in time: their circular buffers add up to more than there is."""
+    """Programs that use L1 in turn: their circular buffers add up to more than there is."""
     account = Account()
     account.apply(
         account.process(1),
@@ -181,12 +181,12 @@ def crowded() -> Account:
 
 def test_shared_in_time_is_said() -> None:
     breakdown = " ".join(" ".join(section(crowded().text(), "p150 chip ")).split())
-    assert "110.0 MiB / 165.0 MiB 67% resident, 230.0 MiB held by all cached programs" in breakdown
+    assert "110.0 MiB / 165.0 MiB 67% in L1 now, 230.0 MiB in all cached programs" in breakdown
     assert "110.0 MiB / 165.0 MiB 67% 230.0 MiB with all cached programs" in breakdown
     assert amounts(chip_row(crowded()))[1] == (110.0 * MIB, 165.0 * MIB), "of 165 MiB, 110 are in use at once"
     rows = section(crowded().text(), "PID")
     assert "230.0 MiB*" in rows[1], "a process's L1 is marked if it is more than is in use"
-    assert rows[2].startswith("  * with all cached programs")
+    assert rows[2].startswith("  * includes all cached programs")
 
 
 SIZE = r"([\d.]+) (B|KiB|MiB|GiB)"
@@ -219,7 +219,7 @@ def test_a_row_shows_the_amount_its_percentage_is_of() -> None:
 
 
 def test_a_peak_is_not_below_what_is_there_now_without_a_word() -> None:
-    """What was asked for at most may be less than the allocator takes for it now."""
+    """The peak of requested bytes may be less than the bytes that the allocator reserves now."""
     account = Account()
     account.apply(
         account.process(1),
@@ -251,7 +251,7 @@ def test_a_peak_is_shown_though_all_buffers_are_gone() -> None:
 
 
 def test_what_the_dead_held_is_not_marked_as_taking_turns() -> None:
-    """They held it once; that less of the chip is in use now does not mean that it was never there at once."""
+    """They held it once. That less of the chip is in use now does not mean that it was never held at the same time."""
     account = Account()
     dead = account.process(1)
     account.apply(dead, opened("n150", "77"), Allocated(0, Kind.L1, 4096, 2 * MIB), ProcessExited())
@@ -264,7 +264,7 @@ def test_what_the_dead_held_is_not_marked_as_taking_turns() -> None:
 
 
 def test_who_reported_what() -> None:
-    """Bytes that only tt-metal counts are not mixed up with those that a client reported."""
+    """Bytes that only tt-metal counts are not mixed with those that a client reported."""
     account = Account()
     account.apply(account.process(1, "client"), opened("n150", "77"), Allocated(0, Kind.DRAM, 4096, 3 * GIB))
     snapshot: Any = take_snapshot(account.ledger, time="", host="box", server=SERVER)
@@ -356,7 +356,7 @@ def test_equal_amounts_on_many_chips_are_one_row() -> None:
 
 
 def remote(*ends: int) -> Account:
-    """A process with as much on each of the chips whose ids end so, and another chip, which nobody uses."""
+    """A process with the same amount on each chip whose id ends with one of these, and another, unused chip."""
     account = Account()
     model = account.process(7)
     for number, end in enumerate(ends):

@@ -133,7 +133,8 @@ def test_everything_known() -> None:
         "firmware": 30000,
     }
     assert {key: l1[key] for key in parts} == parts
-    assert l1["small"] == {"used": 1024, "reserved": 2048, "region": 110 * 32768, "peak": 1024}
+    region = 110 * 32768
+    assert l1["small"] == {"used": 1024, "reserved": 2048, "region": region, "peak": 1024, "peak_at_most": None}
     assert l1["cb"] == {"held": 110 * 6144, "resident": 110 * 2048}
     assert l1["dfb"] == {"held": 110 * 1024, "resident": 110 * 1024}
     assert l1["used"] == sum(parts.values()) + 1024 + 110 * 6144 + 110 * 1024
@@ -260,13 +261,13 @@ def test_peaks_name_the_largest() -> None:
     account.apply(account.source(), Freed(0, Kind.DRAM, 0x1000))
     found = {peak.get("pool") or peak["kind"]: peak for peak in peaks(account.ledger) if "pool" in peak}
     assert set(found) == {"dram", "l1", "host", "system", "program"}
-    assert found["dram"]["bytes"] == 10 * MIB
+    assert found["dram"]["per_chip"] == 10 * MIB
     assert [allocation["size"] for allocation in found["dram"]["largest"]] == [8 * MIB, MIB, MIB]
-    assert found["dram"]["chip"] == "777"
+    assert found["dram"]["chips"] == ["777"]
 
 
 def test_a_moment_stays_what_it_was() -> None:
-    """The snapshot is made later, when others have gone on: chips and processes in it must still add up."""
+    """The snapshot is made later, after other events: its chips and processes must still add up."""
     account = busy()
     first, second = account.source(), account.source(43, "client", command="python other.py")
     account.apply(second, Allocated(0, Kind.DRAM, 0x1000, MIB), Failed(0, "no room", tag="ttnn.add"))

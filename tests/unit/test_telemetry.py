@@ -48,7 +48,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def look_at(clock: Clock) -> Iterator[Callable[..., Telemetry]]:
-    """A telemetry of a machine; with a patience that no test outlasts, unless one is asked for."""
+    """Telemetry of a machine. Its time limit is longer than any test, unless one is given."""
     with contextlib.ExitStack() as stack:
 
         def make(machine: machines.Machine, patience: float = 60.0) -> Telemetry:
@@ -182,7 +182,7 @@ def test_a_driver_that_is_loaded_while_we_look(folder: Path, look_at: Look) -> N
 
 
 def test_hwmon_that_is_only_in_its_class(folder: Path, look_at: Look) -> None:
-    """Of two chips each gets its own, though the class folder is all that there is."""
+    """Each of two chips gets its own values, although only the class folder exists."""
     machine = machines.n150(folder)
     machine.chip(1, "n150", temp1_input=33000)
     for number, name in ((0, "hwmon5"), (1, "hwmon3")):
@@ -224,7 +224,7 @@ def test_a_file_that_appears_later(folder: Path, look_at: Look) -> None:
 @pytest.mark.parametrize(
     ("file", "raw", "name", "value"),
     [
-        # The table's edges.
+        # The edges of the table.
         ("temp1_input", "100000", "temperature_c", 100.0),
         ("temp1_input", "-50000", "temperature_c", -50.0),
         ("temp1_input", "-50001", "temperature_c", None),
@@ -235,7 +235,7 @@ def test_a_file_that_appears_later(folder: Path, look_at: Look) -> None:
         ("curr1_input", "350000", "current_a", 350.0),
         ("curr1_input", "350001", "current_a", None),
         ("curr1_input", "999", "current_a", None),
-        ("in0_input", "1125", "voltage_mv", 1125),  # 1.25 times the chip's own 900
+        ("in0_input", "1125", "voltage_mv", 1125),  # 1.25 times the chip's own limit of 900
         ("in0_input", "1126", "voltage_mv", None),
         ("tt_aiclk", "1500", "aiclk_mhz", 1500),
         ("tt_aiclk", "1501", "aiclk_mhz", None),
@@ -248,7 +248,7 @@ def test_a_file_that_appears_later(folder: Path, look_at: Look) -> None:
         ("power1_max", "1000000001", "power_max_w", None),
         ("tt_heartbeat", "65535", "heartbeat", 65535),
         ("tt_therm_trip_count", "3", "therm_trips", 3),
-        # What no chip says.
+        # Values that no chip reports.
         ("tt_aiclk", "65535", "aiclk_mhz", None),
         ("temp1_input", "65535", "temperature_c", None),
         ("curr1_input", "65535", "current_a", None),
@@ -284,7 +284,7 @@ def test_plausible(file: str, raw: str, name: str, value: float | None, folder: 
         ("90000", "112501", None),
         ("75000", "100000", 100.0),  # a low limit takes nothing from the table
         ("125000", "130000", 130.0),
-        ("126000", "130000", None),  # a limit that is none raises nothing
+        ("126000", "130000", None),  # an invalid limit does not raise it
         ("4294966296", "130000", None),
         ("", "101000", None),
     ],
@@ -318,7 +318,7 @@ def test_a_dead_chip(folder: Path, look_at: Look) -> None:
 
 
 def test_a_chip_that_dies_and_comes_back(folder: Path, look_at: Look) -> None:
-    """Who it was stays known; its values do not. All ones need not be scaled by every driver."""
+    """Its identity stays known, its values do not. Not every driver scales a value of all ones."""
     machine = machines.n150(folder)
     telemetry = look_at(machine)
     before = telemetry.look()["chips"][0]
@@ -377,7 +377,7 @@ def test_a_value_that_the_firmware_no_longer_has_is_no_reset(folder: Path, look_
 
 @pytest.mark.parametrize("error", [errno.ENODEV, errno.ESTALE])
 def test_descriptors_of_files_that_were_taken_away_are_opened_anew(error: int, folder: Path, look_at: Look) -> None:
-    """The kernel makes new files after a rescan; the old descriptors fail for ever."""
+    """The kernel creates new files after a rescan; the old descriptors fail forever."""
     machine = machines.n150(folder)
     telemetry = look_at(machine)
     telemetry.look()
@@ -423,7 +423,7 @@ def test_vanishing_and_coming_back(folder: Path, look_at: Look, clock: Clock) ->
 
 
 def test_a_chip_that_vanishes_while_it_is_looked_up(folder: Path, look_at: Look) -> None:
-    """It is listed again, but its folder is not there: who it was stays known."""
+    """It is listed again, but its folder does not exist: its identity stays known."""
     machine = machines.n150(folder)
     telemetry = look_at(machine)
     before = telemetry.look()["chips"][0]
@@ -436,7 +436,7 @@ def test_a_chip_that_vanishes_while_it_is_looked_up(folder: Path, look_at: Look)
 
 
 def test_a_chip_exchanged_between_two_looks(folder: Path, look_at: Look) -> None:
-    """The number is the same, and no look saw it missing; kept descriptors would still read the old files here."""
+    """The number is the same, and no sample saw it missing; kept descriptors would still read the old files here."""
     machine = machines.n150(folder)
     telemetry = look_at(machine)
     telemetry.look()
@@ -449,7 +449,7 @@ def test_a_chip_exchanged_between_two_looks(folder: Path, look_at: Look) -> None
 
 
 def test_a_chip_exchanged_for_one_that_says_nothing(folder: Path, look_at: Look) -> None:
-    """It has neither the address nor the temperature of the one before."""
+    """It has neither the address nor the temperature of the previous one."""
     machine = machines.n150(folder)
     telemetry = look_at(machine)
     telemetry.look()
@@ -502,7 +502,7 @@ def test_the_heartbeat(folder: Path, look_at: Look, clock: Clock) -> None:
 
 @pytest.mark.alone
 def test_a_chip_that_hangs_hurts_no_other(folder: Path, look_at: Look, clock: Clock) -> None:
-    """A real read that does not return, on one of 32 chips, from the second look on."""
+    """A real read that does not return, on one of 32 chips, from the second sample on."""
     machine = machines.galaxy(folder)
     telemetry = look_at(machine, patience=1.0)
     before = telemetry.look()["chips"]
@@ -528,7 +528,7 @@ def test_a_chip_that_hangs_hurts_no_other(folder: Path, look_at: Look, clock: Cl
     began = time.monotonic()
     assert telemetry.look()["chips"][7]["telemetry"]["age_s"] == 6.0
     assert time.monotonic() - began < 60.0, "what is known to hang is not waited for"
-    with pipe.open("wb"):  # the read comes back
+    with pipe.open("wb"):  # the read returns
         wait_until(lambda: state(telemetry.look()["chips"][7]) == "ok", "the answer")
     machine.remove(7)
     machine.chip(7, "galaxy-wormhole", pci=pci)
@@ -548,7 +548,7 @@ def test_a_chip_that_hangs_from_the_first_look_on(folder: Path, look_at: Look) -
 
 
 def test_descriptors_do_not_pile_up(folder: Path, look_at: Look) -> None:
-    """A hundred looks at chips that vanish, come back and are exchanged; seen missing or not."""
+    """A hundred samples of chips that vanish, return and are exchanged, with and without a sample in between."""
     machine = machines.t3k(folder)
     before = sorted(os.listdir("/proc/self/fd"))
     telemetry = look_at(machine)
@@ -607,7 +607,7 @@ GARBAGE = st.one_of(
 
 @pytest.fixture(scope="module")
 def garbage_machine() -> Iterator[machines.Machine]:
-    """One for all examples, which set it back themselves: to lay one out takes longer than to look at it."""
+    """One for all examples, which reset it: creating one takes longer than reading it."""
     with tempfile.TemporaryDirectory(prefix="ttmem-") as name:
         yield machines.p150(Path(name))
 
@@ -615,7 +615,7 @@ def garbage_machine() -> Iterator[machines.Machine]:
 @settings(max_examples=200)
 @given(turns=st.lists(st.dictionaries(st.sampled_from(FILES), GARBAGE), min_size=1, max_size=3))
 def test_garbage(garbage_machine: machines.Machine, turns: list[dict[str, bytes]]) -> None:
-    """Whatever stands in the files: no exception, no number that cannot be, nothing that upsets a terminal or JSON."""
+    """For any content of the files: no exception, no impossible number, no control characters, and valid JSON."""
     machine = garbage_machine
     normal = {name: machines.BOARDS["p150a"].get(name) for files in turns for name in files}
     with contextlib.ExitStack() as stack:
@@ -668,7 +668,7 @@ def test_no_device_is_ever_opened(folder: Path) -> None:
 
 
 def test_as_an_ordinary_user(folder: Path) -> None:
-    """All these files may be read by everybody."""
+    """All users may read these files."""
     if os.geteuid() != 0:
         pytest.skip("as an ordinary user all other tests show this")
     machines.t3k(folder)

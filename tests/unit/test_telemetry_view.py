@@ -29,7 +29,7 @@ NO_READINGS = {"state", "age_s", "implausible"}
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen(scene: str, folder: Path) -> None:
-    """Other machines than those of test_top_screens."""
+    """Machines that test_top_screens does not have."""
     snapshot = PICTURES[SCENES[scene]](folder)
     beside(
         f"telemetry-{scene}", forms(lambda size, signs: Telemetry().rows(model_of(snapshot, signs.ascii), size, signs))

@@ -29,19 +29,19 @@ def test_every_style_has_a_look(theme: str) -> None:
 @pytest.mark.parametrize("theme", [name for name in THEMES if name != "mono"])
 @pytest.mark.parametrize("style", [name for name in STYLES if name not in QUIET])
 def test_text_can_be_read(theme: str, style: str) -> None:
-    """4.5 is what WCAG asks for; 7 where the theme is called after it."""
+    """WCAG requires 4.5; a high-contrast theme has 7."""
     least = 7.0 if theme == "high-contrast" else 4.5
     if style == "bad" and theme == "high-contrast":
         least = 4.5  # white on red
     assert contrast(Style.parse(look_of(theme, style))) >= least
-    if style != "title" and style not in HEAT:  # which are never chosen
+    if style != "title" and style not in HEAT:  # these are never selected
         chosen = contrast(Style.parse(look_of(theme, f"{style} select".strip())))
         assert chosen >= (4.5 if theme == "high-contrast" else 3.0)
 
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_steps_of_heat_are_told_apart(theme: str) -> None:
-    """By the ground that is written on; without colours by weight and lines."""
+    """By the background colour; without colours by weight and lines."""
     looks = [Style.parse(look_of(theme, name)) for name in HEAT]
     grounds = {look if theme == "mono" else look.bgcolor for look in looks}
     assert len(grounds) == len(HEAT)
@@ -70,7 +70,7 @@ def test_all_themes_follow_each_other() -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_what_must_be_told_apart_is(theme: str) -> None:
-    """Good from bad, what is chosen from what is not; with colours also how bad, and the kinds of memory."""
+    """Good and bad, selected and not selected differ; with colours also degrees of bad, and the kinds of memory."""
     pairs = [("good", "bad"), ("good", "warn"), ("", "select"), ("", "dim"), ("head", "title"), ("bar", "track")]
     if theme != "mono":
         pairs += combinations(("good", "warn", "bad"), 2)

@@ -27,7 +27,7 @@ def few_large(ledger: Ledger, count: int) -> None:
 def many_processes(ledger: Ledger, count: int) -> None:
     for pid in range(count):
         source = ledger.source(0.0, ProcessInfo(pid + 1, 1), "agent", Confidence.EXACT)
-        ledger.allocated(0.0, source, 0, Kind.DRAM, 64, 64)
+        ledger.allocated(0.0, source, pid % 250, Kind.DRAM, 64, 64)  # few on each chip, because they share its totals
 
 
 def many_programs(ledger: Ledger, count: int) -> None:
@@ -37,7 +37,7 @@ def many_programs(ledger: Ledger, count: int) -> None:
 
 
 async def gathered(ledger: Ledger, meanwhile: Callable[[], object] = lambda: None) -> tuple[list[Allocation], int]:
-    """All allocations, and how often others had their turn."""
+    """All allocations, and the number of pauses."""
     turns = 0
 
     async def others() -> None:
@@ -92,12 +92,12 @@ def test_steps_give_what_they_give() -> None:
 
 @pytest.mark.alone
 def test_a_thread_gets_on_while_the_loop_is_at_work() -> None:
-    """What a snapshot is made of is put together in one; it took until all else was done."""
+    """A thread gathers the data of snapshots. Without pauses of the loop, it would only end after all other work."""
     done = threading.Event()
     seen: list[bool] = []
 
     def work() -> None:
-        for _ in range(2_000_000):  # so long that it has to ask for the lock again
+        for _ in range(2_000_000):  # so long that it must request the lock again
             pass
         done.set()
 

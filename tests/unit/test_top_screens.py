@@ -44,13 +44,13 @@ def used() -> list[str]:
 
 
 def test_what_they_look_like() -> None:
-    """With the styles above, this is what is seen in each theme."""
+    """Together with the styles above, this is the appearance in each theme."""
     looks = {theme: "".join(f"{name or 'plain':20} {_look(theme, name)}\n" for name in used()) for theme in THEMES}
     beside("looks", looks)
 
 
 def _look(theme: str, style: str) -> str:
-    """Ink, ground and weight, as the terminal gets them."""
+    """Foreground, background and weight, as the terminal gets them."""
     look = Look.parse(look_of(theme, style))
     assert look.color is not None
     assert look.bgcolor is not None
@@ -87,7 +87,7 @@ def _chosen(head: Row) -> list[str]:
 @pytest.mark.parametrize("theme", THEMES)
 @every_screen
 def test_all_of_it_can_be_read(theme: str, view: str, chips: int) -> None:
-    """Also styles over styles, such as a warning in the chosen row; and the view's name stands out from the others."""
+    """Also combined styles, such as a warning in the selected row. The name of the current view stands out."""
     for rows in whole(view, chips, "braille").values():
         for name in {name for row in rows for text, name in row if text.strip()}:
             if not QUIET & set(name.split()):

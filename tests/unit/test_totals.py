@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allocations at the peak of a WholeTotal, compared with a log of all live allocations after every event."""
+"""The allocations at the peak of a TotalWithContents, compared with a log of all live allocations after every event."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ STREAMS = st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2]), EVENTS), max_size
 
 
 class Recorder:
-    """Remembers the live set of the event at which the buffers' total was first as high as it ever was."""
+    """Keeps the live allocations of the event at which the total of buffers first reached its maximum."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -70,7 +70,7 @@ class Recorder:
 
 
 def fold(stream: list[tuple[int, Act]], *, thin: bool) -> tuple[Ledger, TotalWithContents, Recorder]:
-    """Three processes in turn; one that has exited is followed by another with the same pid."""
+    """Three processes in turn. A process that has exited is followed by another with the same pid."""
     all_chips = TotalWithContents()
     ledger = Ledger(all_chips=all_chips)
     recorder = Recorder(ledger)
@@ -129,7 +129,7 @@ def test_the_total_is_that_of_the_live_buffers(stream: list[tuple[int, Act]]) ->
 
 
 def test_a_peak_that_a_parts_end_cannot_touch() -> None:
-    """Programs do not count, but those that were there at the peak are told, also when they are gone."""
+    """Programs do not count, but those that were live at the peak are listed, also after they are gone."""
     stream: list[tuple[int, Act]] = [
         (0, ev.Allocated(0, Kind.CB, 1, 999, 7, 0, ev.Extra(None, 1))),
         (0, ev.Allocated(0, Kind.DRAM, 1, 64, 0, 0, ev.Extra(64, 0, 1))),

@@ -164,7 +164,7 @@ def test_one_program_for_all_chips() -> None:
 
 
 def test_a_program_for_each_chip() -> None:
-    """These are made where the capture does not see it; equal ones are known all the same."""
+    """They are created where the capture does not see it. Equal ones are still recognised."""
     made = operation("A", False, PROGRAM, ran(0), ran(1))
     equal = operation("A", True, cb(1, 96), dfb(64), PROGRAM, cb(1, 96), dfb(64))
     assert hidden(made, equal) == [(Kind.CB, BASE, 96), (Kind.DFB, BASE + 96, 64)]

@@ -28,7 +28,7 @@ def answer(*chips: UmdChip, state: str = "ok", why: str | None = None) -> UmdLoo
 
 
 def read_chip(pci: str | None, unique_id: str | None = "77", **values: Any) -> UmdChip:
-    """A chip as the reader brings it, through the same door."""
+    """A chip as returned by the reader, decoded in the same way."""
     row = {"arch": "wormhole_b0", "board": "n300", "serial": 0xAB00, "unique_id": int(unique_id or 0),
            "bundle": [18, 10, 0], "values": values, "pci": pci, "remote": pci is None}  # fmt: skip
     lines = [json.dumps({"chip": row}).encode(), b'{"end": true}']
@@ -40,7 +40,7 @@ def read_chip(pci: str | None, unique_id: str | None = "77", **values: Any) -> U
 
 
 def test_no_chip_is_opened_that_somebody_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(umd, "_run", None)  # whoever starts the reader fails
+    monkeypatch.setattr(umd, "_run", None)  # starting the reader is an error
     chips = [driver_chip(0), driver_chip(1)]
     said = umd.read(chips, [holder(7, 0), holder(8, 1)])
     assert (said["state"], said["chips"]) == ("refused", [])
@@ -190,7 +190,7 @@ def test_old_values_of_a_chip_in_trouble_are_not_mixed_with_new_ones() -> None:
 def test_chips_behind_others_are_added() -> None:
     remote = read_chip(None, str((1 << 64) - 2), temperature_c=-3.5)
     after = umd.enrich(machine(driver_chip(0, "n300")), answer(remote, read_chip(None, None)))
-    local, added = after["chips"]  # one without a unique id has no name to go by
+    local, added = after["chips"]  # a chip without a unique id cannot be matched
     assert set(added) == {*local, "unique_id", "remote"}
     assert (added["kmd"], added["pci"], added["unique_id"], added["remote"]) == (
         None,

@@ -15,7 +15,7 @@ from ttmem.model.kinds import KINDS, Confidence, Kind
 
 
 def keys(value: Any) -> Any:
-    """The form of some data, without its values."""
+    """The structure of some data, without its values."""
     if isinstance(value, dict):
         return {key: keys(inner) for key, inner in value.items()}
     return None

@@ -36,7 +36,7 @@ def test_all_values_are_on_the_axis(one: int, other: int, mode: str, full: Scale
 
 @given(st.integers(1, 11 * GIB), st.integers(0, 50 * MIB))
 def test_a_small_change_is_seen(low: int, change: int) -> None:
-    """A change of a 4096th of the whole takes a sixth of the height and more."""
+    """A change of 1/4096 of the whole takes at least a sixth of the height."""
     axis = scale("auto", low, low + change, SIZES, 1.0)
     if change >= max(4 * MIB, (low + change) / 4096):
         assert change >= (axis.top - axis.bottom) / 6

@@ -56,7 +56,7 @@ BANK = TOP - N150.l1_base
 
 
 class Account:
-    """A process with an n150, and a short way to say what it has."""
+    """A process with an n150, and short names for its allocations."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -90,7 +90,7 @@ def text(verdict: Verdict) -> str:
 
 
 def full(**more: Any) -> OutOfMemory:
-    """400000 B asked for, where 450016 B are free and 300000 B in one piece."""
+    """A request for 400000 B; 450016 B are free, 300000 B in one piece."""
     numbers = {"bank_size": BANK, "allocated": BANK - 450_016, "free": 450_016, "largest": 300_000, **more}
     return OutOfMemory(Kind.L1, 400_000 * 64, 64, 400_000, **numbers)
 
@@ -123,7 +123,7 @@ def test_who_is_in_the_way(account: Account) -> None:
 
 
 def test_an_account_that_disagrees_is_not_used(account: Account) -> None:
-    account.l1(N150.l1_base + 64, 32)  # nobody freed this, says the account; the message knows better
+    account.l1(N150.l1_base + 64, 32)  # according to the account, this was never freed; the message is more accurate
     verdict = verdict_on(full(), account.layout)
     assert (verdict.holders, verdict.why) == ((), v.FRAGMENTED)
     assert "allocated of a bank: 910,560 B according to ttmem, 910,528 B according to the message" in text(verdict)
@@ -131,7 +131,7 @@ def test_an_account_that_disagrees_is_not_used(account: Account) -> None:
 
 
 def test_the_allocator_that_the_message_is_of(account: Account) -> None:
-    """A part of a mesh has its own, with the same addresses."""
+    """A submesh has its own allocator, with the same addresses."""
     account.l1(TOP - 64, 64, allocator=2)
     assert verdict_on(full(), account.layout).held == 2
     part = full(allocated=64, free=BANK - 64, largest=BANK - 64)._replace(per_bank=BANK)
@@ -163,7 +163,7 @@ def test_no_cores_are_advised_that_it_had() -> None:
 
 
 def test_no_more_cores_are_advised_than_any_chip_has() -> None:
-    """Of a log alone, which does not tell how many there are."""
+    """From a log alone, which does not contain their number."""
     cores = {
         count: [one.value for one in verdict_on(asked).advice if one.what == v.MORE_CORES]
         for count in (100, 120, 121, 395)
@@ -297,7 +297,7 @@ def test_identical_buffers_are_one_group() -> None:
     lowest = ", ".join(f"{TOP - number * 65536:#x}" for number in (20, 19, 18, 17))
     made = "20 x 64 KiB per core, L1 buffer, [1] x, ttnn.zeros, me/model.py:7 load"
     assert f"- {made}; at {lowest} and 16 more" in text(verdict)
-    # Of another line or size nothing is known.
+    # Nothing is known about other lines or sizes.
     assert verdict_on(failure, account.layout, "ttnn.zeros", "/me/model.py:8 load").shape is None
     assert verdict_on(failure, account.layout, "ttnn.zeros").shape is None
     larger = failure._replace(size=failure.size + 64)
@@ -468,7 +468,7 @@ def test_an_operation_that_finds_too_little_room(account: Account) -> None:
     assert "too little L1: ttnn.slice needs 312.5 KiB per core; 293.0 KiB (300,000 B) per core available" in shown
     assert "needs 312.5 KiB per core; available to it: 293.0 KiB (300,000 B) from the base of L1 to the lowest" in shown
     assert f"free at least the buffer at {low:#x} (ttnn.matmul)" in shown
-    # More than there would be without any buffer: nothing to free.
+    # More than there would be without any buffer, so freeing does not help.
     verdict = verdict_on(TooLittleL1("ttnn.slice", BANK + 1, 300_000, BELOW), account.layout)
     assert (verdict.why, [one.what for one in verdict.advice]) == (v.TOO_LARGE, [v.SHRINK])
     assert f"without any L1 buffer it is {exact(BANK)}" in text(verdict)
@@ -517,7 +517,7 @@ def test_at_the_moment(account: Account) -> None:
         assert (verdict.failure, verdict.held) == (full(), 2)
         assert "ttnn.add, me/model.py:9 forward" in text(verdict)
     assert verdict_at(Failed(0, "something else"), account.source.process) is None
-    # A device that nobody told of: only the message counts.
+    # A device that was never reported: only the message counts.
     alone = verdict_at(Failed(7, message), Ledger().source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT).process)
     assert alone is not None
     assert alone.unknown == (v.NO_LAYOUT,)
@@ -547,7 +547,7 @@ failures: st.SearchStrategy[Failure] = st.one_of(
 @settings(max_examples=200)
 @given(failures, st.booleans())
 def test_whatever_it_says_there_is_an_answer(failure: Failure, known: bool) -> None:
-    """No number of a message, possible or not, makes it fall over, or leaves a None in a sentence."""
+    """No number in a message, possible or not, causes an error or a None in a sentence."""
     account = Account()
     account.l1(TOP - 6400, 6400)
     verdict = verdict_on(failure, account.layout if known else None)

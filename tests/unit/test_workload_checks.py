@@ -48,7 +48,7 @@ def mapped(*paths: str) -> str:
 def user(
     machine: machines.Machine, *paths: str, metal: bytes | None = None, environ: dict[str, str] | None = None
 ) -> None:
-    """A process that holds chip 0, and what it has mapped; ``metal`` is the content of its libtt_metal."""
+    """A process that holds chip 0, and its mappings. ``metal`` is the content of its libtt_metal."""
     if metal is not None:
         paths = (METAL, *paths)
         library = machine.root / METAL.lstrip("/")
@@ -58,7 +58,7 @@ def user(
     (folder / "root").symlink_to(machine.root)
 
 
-# Who does not report
+# Processes that do not report
 
 
 def test_nobody_uses_a_device(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_program_with_the_agent(folder: Path, sign: str) -> None:
 
 
 def test_a_program_that_may_not_be_looked_into(folder: Path) -> None:
-    """A folder where the file should be cannot be read by anybody, root included."""
+    """A folder in place of the file cannot be read, even by root."""
     user(machines.n150(folder), METAL)
     for name in ("environ", "maps"):
         (folder / f"proc/4711/{name}").unlink()
@@ -104,7 +104,7 @@ def test_a_program_that_may_not_be_looked_into(folder: Path) -> None:
 
 
 def test_a_program_that_hangs_is_not_waited_for(folder: Path) -> None:
-    """As one does that sleeps in the driver with its memory locked."""
+    """Like a process that sleeps in the driver with its memory lock held."""
     laid_out = machines.n150(folder)
     process = laid_out.process(4711, holds=[0])
     (process / "maps").unlink()
@@ -115,7 +115,7 @@ def test_a_program_that_hangs_is_not_waited_for(folder: Path) -> None:
     assert "pid 4711 (python) cannot be examined: its memory is locked" in stuck.found
     assert "pid 4712" in bare.found
     with (process / "maps").open("wb"):
-        pass  # lets go of who waits there
+        pass  # unblocks the waiting process
 
 
 # TT_ALLOC_TRACKING_ENABLED
@@ -268,7 +268,7 @@ def test_an_agent_that_lacks_a_library(folder: Path) -> None:
 
 
 def interpreter(folder: Path, answer: str) -> str:
-    """A program that answers like an interpreter, whatever it is asked."""
+    """A program that answers like an interpreter, for any arguments."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{answer}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -293,7 +293,7 @@ def test_an_interpreter_that_makes_no_sense(folder: Path, answer: str) -> None:
 
 
 def package(folder: Path, library: Path | None) -> dict[str, str]:
-    """A ttnn of version 0.81.1 as a wheel lays it out, where PYTHONPATH finds it."""
+    """A ttnn of version 0.81.1 in the layout of a wheel, where PYTHONPATH finds it."""
     site = folder / "site"
     (site / "ttnn/build/lib").mkdir(parents=True)
     (site / "ttnn/__init__.py").write_text("raise SystemExit('ttnn was imported')\n")
@@ -316,7 +316,7 @@ def test_a_ttnn_without_its_library(folder: Path) -> None:
 
 
 def test_a_library_with_every_hook_and_no_accessor(folder: Path) -> None:
-    """The agent itself has all functions that it stands in for, and none of those it calls."""
+    """The agent itself has all functions that it replaces, and none of those that it calls."""
     said = only(look(wheel.hooks, folder, package(folder, require())))
     assert said.level == "broken"
     assert "has no buffer_size, buffer_type" in said.found
@@ -334,3 +334,13 @@ def test_the_library_of_a_running_program_is_looked_at(folder: Path) -> None:
     said = only(look(wheel.hooks, folder))
     assert said.level == "broken"
     assert said.looked_at.endswith(f"/proc/4711/root{METAL}")
+
+
+def test_a_library_is_found_below_any_folder(tmp_path: Path) -> None:
+    """As in the plugin of tt-xla, or in a build folder of another name."""
+    library = tmp_path / "pjrt_plugin_tt" / "tt-metal" / "build_Release" / "lib" / "libtt_metal.so"
+    library.parent.mkdir(parents=True)
+    with pytest.raises(OSError, match=r"nor another libtt_metal\.so"):
+        wheel.find(str(tmp_path), {})
+    library.touch()
+    assert wheel.find(str(tmp_path), {}) == str(library)

@@ -79,7 +79,7 @@ def test_runs_to_its_end_and_leaves_nothing(name: str, machine: str, monkeypatch
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_may_be_ended_after_any_step(name: str) -> None:
-    """Its device is closed when nobody asks for the next step."""
+    """Its device is closed when the caller requests no further step."""
     steps = steps_of(name, "n150")
     for _ in range(2):
         next(steps)

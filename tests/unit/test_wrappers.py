@@ -26,7 +26,7 @@ KERNEL: dict[str, Any] = {"device": 3, "cores": FOUR}
 
 
 class Recorder:
-    """Stands where a client would and keeps what it is told."""
+    """Replaces a client, and keeps what is reported to it."""
 
     def __init__(self, **made_with: Any) -> None:
         self.made_with = made_with
@@ -39,7 +39,7 @@ class Recorder:
 
 
 class Runtime:
-    """Keeps what it is called with; returns a handle of its own."""
+    """Keeps its arguments, and returns a handle."""
 
     def __init__(self, result: Any = None) -> None:
         self.result = object() if result is None else result
@@ -68,7 +68,7 @@ def test_arguments_and_result_are_the_runtimes_own(wrapper: Callable[..., Any], 
 
 @pytest.mark.parametrize(("wrapper", "values"), ALL)
 def test_a_failure_goes_through_and_nothing_is_reported(wrapper: Callable[..., Any], values: dict[str, Any]) -> None:
-    error = ValueError("out of L1")  # of the kind that bad values of the tracking would raise
+    error = ValueError("out of L1")  # of the type that invalid values raise in the tracking
     client, tracker = Recorder(), L1Tracker()
 
     def fail() -> None:

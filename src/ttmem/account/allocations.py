@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live allocations, the programs they belong to, and who holds them."""
+"""Live allocations, the programs they belong to, and the holdings that contain them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ttmem.account.entities import Chip, Source
     from ttmem.model.events import Audited, Extra, Viewed
 
-_REMEMBERED_FREES = 512  # of a holding, to tell a second free from one of an unknown address
+_REMEMBERED_FREES = 512  # per holding; distinguishes a second free from a free of an unknown address
 
 
 class Allocation:
-    """One allocation: a buffer, a circular buffer, a kernel, a per-core write."""
+    """One allocation: a buffer, a circular buffer, a kernel, or a write to one core."""
 
     __slots__ = ("address", "born", "extra", "holding", "kind", "refs", "size", "time")
-    program = 0  # the one it is a part of
+    program = 0  # the program that it is a part of, or 0
 
     def __init__(
         self, holding: Holding, kind: Kind, address: int, size: int, born: int, time: float, extra: Extra | None
@@ -38,7 +38,10 @@ class Allocation:
         self.extra = extra
 
     def __lt__(self, other: Allocation) -> bool:
-        """An order for heaps of (size, birth, allocation) where both are equal, the same whenever events are folded."""
+        """Orders entries (size, birth, allocation) of a heap whose size and birth are equal.
+
+        The order depends on the events only, so applying the same events again gives the same result.
+        """
         mine, others = self.holding, other.holding
         return (self.address, self.kind, mine.numbers, mine.source.name) < (
             other.address,
@@ -49,18 +52,18 @@ class Allocation:
 
     @property
     def counted(self) -> int:
-        """The bytes it adds: none if it lies inside an L1 buffer that is counted itself."""
+        """The bytes that it adds to totals: 0 if it is inside an L1 buffer, which is counted itself."""
         return 0 if self.extra is not None and self.extra.shared else self.size
 
     @property
     def taken(self) -> int | None:
-        """The bytes the allocator took for it, None if that is not known."""
+        """The bytes that the allocator reserved for it; None if unknown."""
         extra = self.extra
         return None if extra is None or extra.reserved is None else 0 if extra.shared else extra.reserved
 
 
 class Origin:
-    """Who made a program. It outlives the program in what was a part of it."""
+    """The operation and the stack that made a program. The parts of a program keep it after the program is gone."""
 
     __slots__ = ("stack", "tag")
 
@@ -70,14 +73,14 @@ class Origin:
 
 
 class Part(Allocation):
-    """An allocation that belongs to a program, and remembers which when both are gone."""
+    """An allocation that belongs to a program. It keeps the program's number and origin after both are gone."""
 
     __slots__ = ("origin", "program")
     origin: Origin
 
 
-# Parts of programs are found by (family, address, cores): one program may place two circular buffers at one
-# address on different cores.
+# Identifies a part within its program: (family, address, cores). One program may place two circular buffers at the
+# same address on different cores.
 PartKey = tuple[int, int, int]
 
 
@@ -94,9 +97,9 @@ class Program:
         self.forget()
 
     def forget(self) -> None:
-        """What was said of it when it was compiled."""
-        self.ring: int | None = None  # bytes of a core's kernel ring
-        self.metal_id: int | None = None  # as tt-metal's messages name it
+        """Reset what a compilation reports: kernel ring, tt-metal's id, operation and stack."""
+        self.ring: int | None = None  # bytes of the kernel ring that it takes on a core
+        self.metal_id: int | None = None  # the id in tt-metal's messages; None: not compiled
         self.origin = Origin()
 
     @property
@@ -104,7 +107,7 @@ class Program:
         return self.origin.tag
 
     def resident(self, kind: Kind, cores: int) -> int | None:
-        """Bytes of a kind on these cores; None if the cores of some part are not known."""
+        """Bytes of a kind on these cores; None if the cores of any part are unknown."""
         total = 0
         for allocation in self.parts.values():
             if allocation.kind != kind:
@@ -118,9 +121,9 @@ class Program:
 
 
 class Holding:
-    """What one source of one process holds on one device: a chip, or all chips of a mesh.
+    """The allocations that one source of one process reports on one device: a chip, or all chips of a mesh.
 
-    An allocation on a mesh is one allocation, and lies on each of its chips at the same address.
+    An allocation on a mesh is one allocation that has the same address on each of its chips.
     """
 
     __slots__ = ("agreements", "audits", "buffers", "chips", "device", "former", "freed", "freed_before", "launched",
@@ -128,35 +131,35 @@ class Holding:
 
     def __init__(self, source: Source, device: Device, chips: tuple[Chip, ...]) -> None:
         self.source = source
-        self.device = device  # as the source names it
-        self.numbers = device_numbers(device)  # the source's own
-        self.chips = chips  # that these numbers mean, in the same order
-        self.former: dict[Chip, int] = {}  # chips that were taken for one of these numbers before
-        self.launched = False  # was it noted on its chips that launches are seen there
+        self.device = device  # the device number, or those of a mesh, as reported by the source
+        self.numbers = device_numbers(device)  # the same as a tuple
+        self.chips = chips  # the chips with these numbers, in the same order
+        self.former: dict[Chip, int] = {}  # chips that were assumed for a number before its chip was known
+        self.launched = False  # whether `Chip.launched` is set on its chips
         self.leaves: list[Total | None] = [None] * len(KINDS)
         self.buffers: dict[int, Allocation] = {}
         self.programs: dict[int, Program] = {}
-        self.unplaced: list[int] = []  # keys of allocations reported at address 0, which are not one allocation
-        self.per_core = 0  # how many of the buffers have an address of their own on each core
+        self.unplaced: list[int] = []  # keys of buffers at address 0, each of which is its own allocation (rule 1)
+        self.per_core = 0  # number of buffers with a different address on each core
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
-        self.audits: dict[int, Audited] = {}  # the last one of each allocator
-        self.views: dict[tuple[int, Kind], Viewed] = {}  # the last one of each allocator and kind
-        self.agreements: dict[Kind, Agreement] = {}  # of what was tracked with what the views said, when they came
+        self.audits: dict[int, Audited] = {}  # the latest audit of each allocator
+        self.views: dict[tuple[int, Kind], Viewed] = {}  # the latest view of each allocator and kind
+        self.agreements: dict[Kind, Agreement] = {}  # tracked bytes compared with views, when these arrived
 
     @property
     def chip(self) -> Chip:
-        """The first of its chips. Those of a mesh have the same geometry."""
+        """The first of its chips. All chips of a mesh have the same geometry."""
         return self.chips[0]
 
     def number_on(self, chip: Chip) -> int:
-        """What the source calls one of its chips, or one that was thought to be its."""
+        """The device number of the source for one of its chips, or for a chip that was assumed to be one of them."""
         if chip in self.chips:
             return self.numbers[self.chips.index(chip)]
         return self.former.get(chip, self.numbers[0])
 
     def note_freed(self, key: object) -> None:
-        """Once the set of just freed keys is full it is kept as the older generation; the one before is forgotten."""
+        """Remember a freed key. When the set is full, it replaces the older set, and a new one is started."""
         self.freed.add(key)
         if len(self.freed) >= _REMEMBERED_FREES:
             self.freed_before = self.freed
@@ -172,7 +175,7 @@ class Holding:
         return join.from_iterable(table.values() for table in self.tables())
 
     def clear(self) -> None:
-        """Forget everything; the tables themselves now belong to a dead."""
+        """Start with empty tables. The old tables are not emptied: `DeadAllocations` keeps them."""
         self.buffers = {}
         self.programs = {}
         self.unplaced = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What allocators report about themselves (tt-metal's memory views), compared with what is tracked."""
+"""Compares the memory views that tt-metal's allocators report with the tracked allocations."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _BASIS = (
 
 
 class Agreement(NamedTuple):
-    """Bytes that the account and the allocators both know of, and that either does."""
+    """Tracked bytes compared with reported bytes: those on which both agree, and the larger of the two."""
 
     both: int
     either: int
 
 
 def keep(holding: Holding, event: Viewed, limit: int) -> None:
-    """The newest view of an allocator and kind counts; one of no banks says that there is none any more."""
+    """Keep the latest view of an allocator and kind. A view without banks means that the allocator no longer exists."""
     key = (event.allocator, event.kind)
     if not event.banks:
         holding.views.pop(key, None)
     elif key in holding.views or len(holding.views) < limit:
         holding.views[key] = event
-    # Compared now, not on request: the tracked memory changes later, a view does not.
+    # Compared now, not on request: tracked memory will change, but a view describes this moment.
     _compare(holding, event.kind)
 
 
 def compare(holding: Holding) -> None:
-    """The views came before what they speak of was counted: look again."""
+    """Compare all views again. Used after a resync, when views arrived before the allocations were counted."""
     for kind in {kind for _, kind in holding.views}:
         _compare(holding, kind)
 
@@ -52,20 +52,20 @@ def _compare(holding: Holding, kind: Kind) -> None:
 
 
 def _reported(holding: Holding, kind: Kind) -> int | None:
-    """Bytes allocated of a kind, over the allocators that were asked."""
+    """Bytes of a kind in all views of a holding; None if there is no view of that kind."""
     found = [view.allocated * view.banks for view in holding.views.values() if view.kind is kind]
     return sum(found) if found else None
 
 
 def _tracked(process: Process, chip: Chip, kind: Kind) -> int | None:
-    """What the process's believed source says was taken of a kind; None if it does not say of everything."""
+    """Reserved bytes of a kind from the source that counts; None if the reserved size of any allocation is unknown."""
     leaves = [holding.leaves[kind] for holding in process.holdings() if chip in holding.chips]
     taken = [leaf.reserved_bytes for leaf in leaves if leaf is not None and chip in leaf.chips]
     return None if None in taken else sum(size for size in taken if size is not None)
 
 
 def agreements(chip: Chip) -> list[Agreement]:
-    """How account and allocators agree on a chip; a process that audits itself knows better than its views."""
+    """The agreements of all processes on a chip. The audits of a process take precedence over its views."""
     auditors = [holding for holding in chip.holdings if holding.audits]
     found = [Agreement(*audit.agreement) for holding in auditors for audit in holding.audits.values()]
     audited = {holding.source.process for holding in auditors}
@@ -76,12 +76,12 @@ def agreements(chip: Chip) -> list[Agreement]:
 
 
 def reporter(chip: Chip) -> ReporterRow:
-    """L1 by the allocators' own word, what is tracked of it, and the rest, with what that rest means."""
+    """L1 as reported by the allocators, the tracked part of it, the rest, and what that rest means."""
     asked = [holding for holding in chip.holdings if holding.views]
     reported = [(holding, size) for holding in asked if (size := _reported(holding, Kind.L1)) is not None]
     if not reported:
         return {"total": None, "tracked": None, "inferred": None, "basis": _UNAVAILABLE}
-    reporting = {holding.source.process for holding, _ in reported}  # nobody spoke for the others
+    reporting = {holding.source.process for holding, _ in reported}  # the other processes sent no view
     leaves = [holding.leaves[Kind.L1] for holding in chip.holdings if holding.source.process in reporting]
     counting = [leaf for leaf in leaves if leaf is not None and chip in leaf.chips]
     taken = [leaf.reserved_bytes for leaf in counting]

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides which source counts for a kind of memory (rule 12), and in which totals of which chips.
 
-On each of its chips, a leaf counts in its process's share and in the chip while its source is the strongest for that
-kind; otherwise it is set aside there. Allocations that start to count somewhere were no part of earlier peaks there, so
-they are given a new birth, and peaks that they were part of remember them; so do peaks of totals they stop to count in.
+A leaf is the total of one source for one kind on one device or mesh (see `totals`). On each of its chips, it counts in
+the totals of its process and of the chip if its source has the highest confidence for that kind. Otherwise it is set
+aside there: its allocations are kept, but they are part of no total of that chip.
+
+Allocations that start counting on a chip were not part of earlier peaks there. They therefore get a new birth, after
+they were saved in the peaks that they were part of. When allocations stop counting in a total, they are saved in its
+peaks as well.
 """
 
 from __future__ import annotations
@@ -15,11 +19,11 @@ from ttmem.account.shared_totals import join_devices, link, separate
 from ttmem.account.totals import NOT_YET, LeafOfAllChips, Total
 from ttmem.model.kinds import BUFFER_KINDS, KINDS, Kind
 
-_ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # what an allocator on the chip gives out
+_ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # kinds that the allocators of a chip allocate
 
 
 def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
-    """The total for a kind that the holding reports for the first time."""
+    """Create the total for a kind that the holding reports for the first time."""
     all_chips = holding.chip.all_chips
     if all_chips is None:
         leaf = Total(seq)
@@ -42,13 +46,13 @@ def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
 
 
 def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> None:
-    """What the process calls device N is on another chip than was thought: count everything there."""
+    """Move everything on device ``number`` of a process to the chip that the device turned out to be."""
     moving = [holding for holding in process.holdings() if number in holding.numbers]
     if not moving:
         return
     old = moving[0].chips[moving[0].numbers.index(number)]
     change = _Reassignment(process, seq, time)
-    # Whoever was believed before is asked first again, then whoever spoke first.
+    # Sources that counted on the old chip first, then in the order of their first reports.
     order = [
         (old not in leaf.chips, leaf.since, kind, holding.source)
         for holding in moving
@@ -80,17 +84,20 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
 
 
 class _Reassignment:
-    """One change of belief or home. It is carried out at the end, and peaks look then: nothing was ever half moved."""
+    """Collects changes of where leaves count, and applies them together in `finish`.
+
+    Peaks are updated only after the move, so intermediate states are never recorded.
+    """
 
     def __init__(self, process: Process, seq: int, time: float) -> None:
         self._process = process
         self._seq = seq
         self._time = time
-        self._chips: dict[Total, tuple[Holding, Kind, set[Chip]]] = {}  # where leaves will count
-        self.unseated = False  # did somebody stop to count
+        self._chips: dict[Total, tuple[Holding, Kind, set[Chip]]] = {}  # the chips on which each leaf will count
+        self.unseated = False  # whether any leaf stops counting on a chip
 
     def settle(self, chip: Chip, kind: Kind, source: Source) -> None:
-        """A source speaks about a kind on a chip: it is believed unless one at least as strong spoke before."""
+        """A source reports a kind on a chip: it counts unless an earlier source has at least the same confidence."""
         share = self._process.shares.get(chip.id)
         if share is None:
             share = self._process.shares[chip.id] = Share(chip, self._process.nothing)
@@ -106,7 +113,10 @@ class _Reassignment:
                     self.set_aside(holding, kind, chip)
 
     def resettle(self, chip: Chip, kind: Kind) -> None:
-        """A source left a chip: if it was the voice and is gone from there altogether, the next strongest is."""
+        """A holding left a chip. If the source that counted for the kind has no holding there any more, choose another.
+
+        That is the source with the highest confidence of those that are left.
+        """
         share = self._process.shares.get(chip.id)
         left = [
             (leaf.since, holding.source)
@@ -116,7 +126,7 @@ class _Reassignment:
         if share is None or any(source is share.voices[kind] for _, source in left):
             return
         share.voices[kind] = None
-        for _, source in sorted(left, key=lambda entry: entry[0]):  # in the order they first spoke
+        for _, source in sorted(left, key=lambda entry: entry[0]):  # in the order of their first reports
             self.settle(chip, kind, source)
 
     def set_aside(self, holding: Holding, kind: Kind, chip: Chip) -> None:
@@ -147,11 +157,11 @@ class _Reassignment:
         return known[2]
 
     def _stop(self, holding: Holding, kind: Kind, leaf: Total, lost: frozenset[Chip]) -> None:
-        """A leaf counts on these chips no longer."""
+        """Stop counting a leaf on these chips."""
         if not lost:
             return
         separate(self._process, kind, lost)
-        link(holding, kind, leaf)  # it may have moved from these chips already
+        link(holding, kind, leaf)  # its holding may have left these chips already
         if leaf.count and lost == leaf.chips:
             for allocation in holding.allocations():
                 if allocation.kind is kind:
@@ -170,7 +180,7 @@ class _Reassignment:
         leaf.recounted(before, self._seq, self._time)
 
     def _start(self, holding: Holding, kind: Kind, leaf: Total, chips: frozenset[Chip]) -> list[Total]:
-        """A leaf counts on all these chips. Returns the totals that it did not count in before."""
+        """Count a leaf on all these chips. Returns the totals in which it did not count before."""
         new = chips - leaf.chips
         if not new:
             return []

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worst fragmentation of a bank at any request for memory, from its allocations and frees.
 
-The worst moment is the one at which most bytes were free beside the largest piece. Buffers that are freed one by one
-when a program ends leave many small pieces, which matter to nobody: so only requests count. To look at every block at
-each request would cost far more than the request. So one free piece is remembered, as a lower bound of the largest. The
-blocks are looked at only while the bytes beside this piece are more than the worst so far.
+The worst moment is the one at which the most bytes were free outside the largest free piece. Only requests are
+considered: buffers that are freed one by one at the end of a program leave many small pieces, which do no harm.
+
+A search through all blocks at each request would cost far more than the request itself. Therefore one free piece is
+tracked, and its size is a lower bound for the largest piece. All blocks are searched only if the free bytes outside
+this piece exceed the worst value so far.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-_FIRST_CREDIT, _CREDIT = 1_000_000, 32  # blocks that may be looked at: from the start, and more for each request
+_FIRST_CREDIT, _CREDIT = 1_000_000, 32  # blocks that may be searched: at the start, and added by each request
 
 
 class FreeSpace(NamedTuple):
-    """What was free in a bank, and the largest piece of it."""
+    """The free bytes of a bank, and the largest free piece."""
 
     free: int
     largest: int
 
     @property
     def beside(self) -> int:
+        """Free bytes outside the largest piece."""
         return self.free - self.largest
 
 
 class BankFragmentation:
-    """Of one bank, which stands for all of its kind.
+    """The worst fragmentation of one bank. All banks of a kind have the same blocks.
 
     >>> bank = BankFragmentation(0, 100)
     >>> for address in (0, 20, 40): bank.took(address, 20)
@@ -40,17 +43,17 @@ class BankFragmentation:
 
     def __init__(self, base: int, size: int) -> None:
         self.worst = FreeSpace(size, size)
-        self._beside = 0  # of that
-        self.exact = True  # or were there too many blocks to look at them each time it mattered
+        self._beside = 0  # `worst.beside`
+        self.exact = True  # False if the search was skipped at least once because there were too many blocks
         self._base, self._end = base, base + size
-        self._ends: dict[int, int] = {}  # of each block, by its address
+        self._ends: dict[int, int] = {}  # address of a block -> its end
         self._free = size
-        self._low, self._high = base, base + size  # a piece that is free, often the largest
+        self._low, self._high = base, base + size  # the tracked free piece, often the largest
         self._credit = _FIRST_CREDIT
 
     def took(self, address: int, size: int) -> None:
-        """A request was met there."""
-        self._credit += _CREDIT  # as in asked, for nearly every event
+        """A request got the block at this address."""
+        self._credit += _CREDIT  # a copy of `asked`, inlined because nearly all events are of this type
         if self._free - self._high + self._low > self._beside:
             self._look()
         ends = self._ends
@@ -65,7 +68,7 @@ class BankFragmentation:
                 self._low = end
 
     def asked(self) -> None:
-        """There is a request, and the bank is as it is now."""
+        """A request was made. Consider the current state of the bank."""
         self._credit += _CREDIT
         if self._free - self._high + self._low > self._beside:
             self._look()
@@ -81,13 +84,13 @@ class BankFragmentation:
             self._high = end
 
     def merge(self, other: BankFragmentation) -> None:
-        """The worst of both."""
+        """Keep the worst of both banks."""
         self.exact = self.exact and other.exact
         self.worst = max(other.worst, self.worst, key=lambda gap: gap.beside)
         self._beside = self.worst.beside
 
     def _look(self) -> None:
-        """Finds the largest piece."""
+        """Find the largest free piece, and update the worst value."""
         if self._credit < len(self._ends):
             self.exact = False
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What made an allocation: the operation and the Python stack."""
+"""The operation and the Python stack that made an allocation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ttmem.model.kinds import KERNEL_KINDS
 
 
 def operation_of(allocation: Allocation) -> str | None:
-    """The operation that made it: of a part of a program, whose tag may be its own name, that of the program."""
+    """The operation that made it. The tag of a part may be the name of the part, so the tag of its program is used."""
     if isinstance(allocation, Part) and (allocation.origin.tag is not None or allocation.kind in KERNEL_KINDS):
         return allocation.origin.tag
     return allocation.extra.tag if allocation.extra is not None else None

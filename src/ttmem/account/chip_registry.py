@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All known chips by id: those of the machine, those a process named, and those only assumed."""
+"""All known chips by id: chips of the machine, chips that processes reported, and assumed chips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Chips(dict[str, Chip]):
         """``all_chips`` is a total in which the buffers of every chip are counted."""
         super().__init__()
         self._limit = limit
-        self._all_chips = all_chips
+        self.all_chips = all_chips
         self.nothing = EmptyTotals()
 
     def has_room_for(self, chip_id: str) -> bool:
@@ -24,21 +24,24 @@ class Chips(dict[str, Chip]):
 
     @property
     def crowded(self) -> bool:
-        """Is it time to forget those that nobody means any more?"""
+        """Whether chips that no process uses any more should be removed."""
         return 2 * len(self) > self._limit
 
     def named_by(self, user: int | None) -> int:
-        """How many of them that user's processes named first."""
+        """The number of chips that processes of this user reported first, and that are not in the machine."""
         return sum(chip.named_by == user and not chip.found for chip in self.values())
 
     def assumed(self, number: int, user: int | None = None) -> Chip:
-        """Device N of a process that did not say more: taken for the machine's chip N, and marked as assumed."""
+        """The assumed chip for device N of a process that did not report its chip.
+
+        It has the properties of the machine's chip N, if there is one.
+        """
         chip_id = assumed_chip_id(number)
         here = next((chip.info for chip in self.values() if chip.info.kmd == number and not chip.assumed), None)
         return self._named(ChipInfo(chip_id) if here is None else here._replace(id=chip_id), user)
 
     def described(self, info: ChipInfo, *, user: int | None = None, believed: bool = True) -> Chip:
-        """The chip of that name. News replaces what was known of it, or only adds to it if it is not ``believed``."""
+        """The chip with this id. ``info`` replaces what is known about it; if not ``believed``, it only fills gaps."""
         chip = self._named(info, user)
         first, second = (info, chip.info) if believed else (chip.info, info)
         chip.info = ChipInfo(
@@ -54,7 +57,7 @@ class Chips(dict[str, Chip]):
         return chip
 
     def forget(self, chip: Chip) -> None:
-        """A chip on which nobody holds anything."""
+        """Remove a chip, unless a process still has a holding there."""
         if not chip.holdings and self.get(chip.id) is chip:
             del self[chip.id]
             for total in chip.totals():
@@ -63,6 +66,6 @@ class Chips(dict[str, Chip]):
     def _named(self, info: ChipInfo, user: int | None) -> Chip:
         chip = self.get(info.id)
         if chip is None:
-            chip = self[info.id] = Chip(info, self.nothing, self._all_chips)
+            chip = self[info.id] = Chip(info, self.nothing, self.all_chips)
             chip.named_by = user
         return chip

@@ -14,7 +14,7 @@ from ttmem.account.totals import KEPT, Peak, keep_largest
 
 
 class DeadAllocations:
-    """Allocations that went all at once at ``died``. Their tables are kept as they are and thinned out in slices."""
+    """Allocations that were all freed at once, at ``died``. Their tables are kept as they are and emptied in slices."""
 
     __slots__ = ("died", "largest_kept", "peaks", "tables")
 
@@ -22,19 +22,19 @@ class DeadAllocations:
         self.died = died
         self.tables = [table for table in holding.tables() if table]
         self.largest_kept: list[tuple[int, int, Allocation]] = []
-        self.peaks: dict[Peak, int] = {}  # who may ask for these allocations, and for which kinds (a bit each)
+        self.peaks: dict[Peak, int] = {}  # peaks that include these allocations, each with a bit mask of kinds
 
     def __len__(self) -> int:
         return sum(map(len, self.tables))
 
     def expect(self, peak: Peak, kind: int) -> bool:
-        """A peak counted the allocations of that kind; True if it had not been noted before."""
+        """Note that a peak includes the allocations of this kind. Returns True for a peak that was not noted before."""
         known = self.peaks.get(peak, 0)
         self.peaks[peak] = known | 1 << kind
         return not known
 
     def allocations_of(self, peak: Peak) -> Iterator[Allocation]:
-        """The allocations a peak counted."""
+        """The allocations that a peak includes."""
         kinds = self.peaks[peak]
         return (allocation for allocation in self.allocations() if kinds >> allocation.kind & 1)
 
@@ -46,15 +46,15 @@ class DeadAllocations:
         return [item[2] for item in nlargest(count, candidates)]
 
     def close(self) -> None:
-        """Nothing is left to look through: those who kept it to ask need not any more."""
+        """All tables are empty: remove the references to this object from the peaks."""
         for peak in self.peaks:
             if self in peak.dead_allocations:
                 peak.dead_allocations.remove(self)
 
     def thin(self, limit: int) -> int:
-        """Give up to ``limit`` allocations back to the memory, keeping what peaks and snapshots will be asked for."""
+        """Drop up to ``limit`` allocations, and keep the largest ones, which peaks and snapshots show."""
         done = 0
-        # A peak reached after the death knows nothing of these allocations.
+        # A peak that was reached after the death does not include these allocations.
         peaks = [(peak, kinds) for peak, kinds in self.peaks.items() if peak.seq < self.died]
         while self.tables and done < limit:
             table = self.tables[-1]
@@ -71,7 +71,7 @@ class DeadAllocations:
 
 
 class DeadProcesses:
-    """What dead processes and closed devices held, thinned from the oldest on above the cap."""
+    """Allocations of dead processes and closed devices. Above the cap, the oldest ones are dropped first."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -82,7 +82,7 @@ class DeadProcesses:
         return len(self._kept)
 
     def keep(self, holding: Holding, seq: int, *, exited: bool) -> DeadAllocations:
-        """Everything in a holding goes at once. A dead process's own totals stay as they were: its last snapshot."""
+        """Free everything in a holding at once. The own totals of an exited process stay as they were at its exit."""
         dead = DeadAllocations(holding, seq)
         launches.leave(holding)
         if len(dead):
@@ -102,7 +102,7 @@ class DeadProcesses:
         return dead
 
     def thin(self, limit: int) -> bool:
-        """Give back the memory of at most ``limit`` allocations beyond the cap; True if there is more to do."""
+        """Drop at most ``limit`` allocations above the cap. Returns True if more are left to drop."""
         while self._kept and self._allocations > self._cap and limit > 0:
             done = self._kept[0].thin(limit)
             self._allocations -= done

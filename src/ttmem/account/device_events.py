@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies events about devices: which chips they are, and what their allocators report."""
+"""Applies events about devices: which chips they are, and the reports of their allocators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def opened(state: AccountState, time: float, source: Source, event: DeviceOpened
 
 
 def _held_by_another_user(state: AccountState, process: Process, chip_id: str) -> bool:
-    """While one user's process holds memory of a chip, another user's does not redefine how large the chip is."""
+    """Whether a living process of another user holds memory on a chip. Then this process may not redefine the chip."""
     chip = state.chips.get(chip_id)
     others = () if chip is None else (holding.source.process for holding in chip.holdings)
     return any(other.exited is None and other.info.user_id != process.info.user_id for other in others)
@@ -47,7 +47,7 @@ def audited(state: AccountState, time: float, source: Source, event: Audited) ->
     if holding is None:
         return
     if event.banks == (0, 0):
-        holding.audits.pop(event.allocator, None)  # that allocator is gone
+        holding.audits.pop(event.allocator, None)  # the allocator no longer exists
     elif event.allocator in holding.audits or len(holding.audits) < state.limits.audits:
         holding.audits[event.allocator] = event
 

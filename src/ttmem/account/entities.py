@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EmptyTotals:
-    """The totals of whatever holds nothing yet: all chips, or all chips of a process, share them until they do."""
+    """The totals of chips that never held anything. All such chips share them."""
 
     __slots__ = ("kinds", "pools")
 
@@ -32,32 +32,33 @@ class EmptyTotals:
 
 
 class Chip:
-    """One chip: its totals by kind and by pool, and which program ran last on which core.
+    """One chip: its totals by kind and by pool, and the program that ran last on each core.
 
     Chips on which the same leaves count share these totals (see `shared_totals`).
     """
 
     __slots__ = ("all_chips", "covered", "folded", "found", "geometry", "holdings", "info", "kinds", "launched",
-                 "named_by", "pools", "resident")  # fmt: skip
+                 "left", "named_by", "pools", "resident")  # fmt: skip
 
     def __init__(
         self, info: ChipInfo, nothing: EmptyTotals | None = None, all_chips: TotalWithContents | None = None
     ) -> None:
-        """``nothing`` are the totals of all chips that never held anything."""
+        """``nothing`` has the totals that all chips without allocations share."""
         nothing = nothing or EmptyTotals()
         self.info = info
-        self.found = False  # is it one of the machine's own, or did only a process name it
-        self.named_by: int | None = None  # the user whose process named it first
-        self.all_chips = all_chips  # the total over all chips, if one is kept
-        # Live geometry if a process told it, else the table's figures for the board.
+        self.found = False  # True: a chip of this machine; False: only a process reported it
+        self.named_by: int | None = None  # the user whose process reported it first
+        self.all_chips = all_chips  # the total over all chips, if the caller wants one
+        # As reported by a process, else from the table of boards.
         self.geometry: Geometry | None = info.geometry or board_geometry(info.board, info.arch)
         self.kinds = nothing.kinds.copy()
         self.pools = nothing.pools.copy()
         self.holdings: list[Holding] = []
-        self.resident: list[tuple[Program, int]] = []  # as of the launch ``folded``
-        self.folded = 0
-        self.launched = False  # was a launch ever seen here
-        self.covered: frozenset[Kind] = frozenset()  # what the sources heard so far would have reported
+        self.resident: list[tuple[Program, int]] = []  # (program, cores) after the launch ``folded``
+        self.folded = 0  # sequence number of the latest launch that ``resident`` includes
+        self.launched = False  # whether any launch was seen on this chip
+        self.left: float | None = None  # when a process that held memory here last exited
+        self.covered: frozenset[Kind] = frozenset()  # kinds that its sources report if there are any
 
     @property
     def id(self) -> str:
@@ -72,11 +73,11 @@ class Chip:
         yield from self.pools
 
     def resident_programs(self) -> list[tuple[Program, int]]:
-        """The programs that ran last, each with the cores on which nothing ran after it; the latest launch last."""
+        """The programs that ran last, each with the cores on which nothing ran after it. The latest launch is last."""
         return launches.resident(self)
 
     def resident_bytes(self, kind: Kind) -> int | None:
-        """Bytes of a kind that belong to the program last run on each core; None if no launch was ever seen."""
+        """Bytes of a kind of the program that ran last on each core; None if launches or cores are unknown."""
         if not self.launched:
             return None
         total = 0
@@ -91,27 +92,27 @@ class Chip:
 
 
 class Share:
-    """One process on one chip: totals by pool, and which of its sources is believed about each kind.
+    """One process on one chip: totals by pool, and the source that counts for each kind (rule 12).
 
-    Shares of the process in which the same leaves count have the same totals.
+    Shares of a process in which the same leaves count have the same totals.
     """
 
     __slots__ = ("chip", "pools", "voices")
 
     def __init__(self, chip: Chip, nothing: list[Total]) -> None:
-        """``nothing`` are the totals of all chips on which the process never held anything."""
+        """``nothing`` has the totals that all chips share on which the process never held anything."""
         self.chip = chip
         self.pools = nothing.copy()
         self.voices: list[Source | None] = [None] * len(KINDS)
 
     def leave(self) -> None:
-        """The process is not on this chip any more."""
+        """Remove the chip from the totals: the process does not use it any more."""
         for total in self.pools:
             total.chips -= {self.chip}
 
 
 class Failures:
-    """How often the runtime threw where memory is taken, and the last times."""
+    """The number of failed allocations, and the last ones."""
 
     __slots__ = ("count", "last")
 
@@ -127,7 +128,7 @@ class Failures:
 
 
 class Process:
-    """A process and everything its sources hold. Once it has exited, its totals stay as they were then."""
+    """A process and everything that its sources hold. After its exit, its totals stay as they were then."""
 
     __slots__ = (
         "anomalies",
@@ -151,14 +152,14 @@ class Process:
         self.seen = time
         self.exited: float | None = None
         self.anomalies: Counter[str] = Counter()
-        self.uncertain: Counter[str] = Counter()  # by reason: see `uncertainty`
-        self.claimed: set[int] = set()
+        self.uncertain: Counter[str] = Counter()  # by reason, see `uncertainty`
+        self.claimed: set[int] = set()  # pids in its records, which are labels only (rule 2)
         self.count = 0  # live allocations, over all sources
-        self.numbers: dict[int, Chip] = {}
-        self.shares: dict[str, Share] = {}
-        self.nothing = [Total() for _ in Pool]  # of chips on which it never held anything
+        self.numbers: dict[int, Chip] = {}  # by device number
+        self.shares: dict[str, Share] = {}  # by chip id
+        self.nothing = [Total() for _ in Pool]  # the totals of chips on which it never held anything
         self.sources: dict[str, Source] = {}
-        self.dead_allocations: list[DeadAllocations] = []  # once exited: what its holdings held
+        self.dead_allocations: list[DeadAllocations] = []  # after its exit: the allocations of its holdings
         self.phases = Phases(self)
         self.failures = Failures()
 
@@ -167,32 +168,35 @@ class Process:
             yield from source.holdings.values()
 
     def largest_left(self, count: int) -> list[Allocation]:
-        """The largest allocations it still held when it died."""
+        """The largest allocations that it still held when it exited."""
         found = [allocation for dead in self.dead_allocations for allocation in dead.largest(count)]
         return sorted(found, key=lambda allocation: (-allocation.size, -allocation.born))[:count]
 
 
 class Source:
-    """One stream of reports by one process: the legacy client, our client, the agent."""
+    """One stream of reports from one process: the legacy client, our client, or the agent."""
 
     __slots__ = ("confidence", "confirmed", "confirmed_phases", "confirmed_programs", "covered", "frees_elsewhere",
-                 "generation", "holdings", "kindless", "launches", "name", "process", "stale_launches", "totals",
-                 "trouble", "workloads")  # fmt: skip
+                 "generation", "held_back", "holdings", "kindless", "launches", "name", "process", "shed",
+                 "stale_launches", "totals", "trouble", "unread", "workloads")  # fmt: skip
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
         self.process = process
         self.name = name
         self.confidence = confidence
         self.holdings: dict[Device, Holding] = {}
-        self.totals: dict[tuple[int, Kind], Total] = {}  # what it holds of a kind on its device of a number
-        self.launches: dict[Program | int, Launch] = {}  # by program or workload, the latest last
-        self.stale_launches = 0  # how many programs were destroyed since these were last folded
+        self.totals: dict[tuple[int, Kind], Total] = {}  # by device number and kind
+        self.launches: dict[Program | int, Launch] = {}  # by program or workload id; the latest is last
+        self.stale_launches = 0  # programs destroyed since `launches` was last emptied
         self.workloads: dict[int, tuple[tuple[ProgramRun, ...], tuple[tuple[Program, int], ...]]] = {}
-        self.generation: int | None = None  # of the resync under way
+        self.generation: int | None = None  # of the current resync; None: no resync
         self.confirmed: set[Allocation] = set()
         self.confirmed_programs: set[Program] = set()
         self.confirmed_phases: set[int] = set()
-        self.frees_elsewhere = False  # has it ever freed on a device other than 0
-        self.covered = covers(name)  # the kinds it would report if they existed
-        self.trouble: str | None = None  # in words: what it cannot see, and why
-        self.kindless = name == "legacy"  # its frees do not carry the kind of what they free
+        self.held_back: list[Total] = []  # totals that raise no peaks until it is caught up
+        self.unread = 0  # records that it wrote and that are not applied yet
+        self.shed = False  # it writes more than can be read: its totals are renewed about once a second
+        self.frees_elsewhere = False  # whether it ever freed on a device other than 0 (rule 5)
+        self.covered = covers(name)  # the kinds that it reports if there are any
+        self.trouble: str | None = None  # a sentence: what it cannot see, and why
+        self.kindless = name == "legacy"  # its frees do not include the kind

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the live buffer that a free belongs to; legacy frees lack the kind, and some name the wrong device."""
+"""Finds the live buffer that a free belongs to. Legacy frees have no kind, and some name the wrong device."""
 
 from __future__ import annotations
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.model.kinds import SPACE_OF, Kind
 
-NUMBERED = 3  # in the place of an address space: what follows is no address, but a number that the source gave
+NUMBERED = 3  # replaces the address space in a key: the rest of the key is the number from the source
 
 
 def buffer_key(kind: Kind, address: int, allocator: int, ident: int = 0) -> int:
-    """What tells a buffer from others, as one integer: a tuple would cost 60 bytes more for each live allocation."""
+    """Identifies a buffer, as one integer. A tuple would need 60 bytes more for each live allocation."""
     return ident << 2 | NUMBERED if ident else (allocator << 66) | (address << 2) | SPACE_OF[kind]
 
 
 def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple[int, bool]:
-    """The key that a free without a kind means, and whether that is certain (rule 5)."""
+    """The key of the buffer that a free without a kind refers to, and whether that is certain (rule 5)."""
     base = address << 2
     buffers = holding.buffers
     found = [key for key in (base, base | 1, base | 2) if key in buffers]
@@ -31,14 +31,14 @@ def match(holding: Holding, hint: Kind | None, address: int, size: int) -> tuple
             return sized[0], True
     latest = max(buffers[key].born for key in found)
     found = [key for key in found if buffers[key].born == latest]
-    # What moved to another chip together was born anew together: then the order of the table tells.
+    # Buffers that moved to another chip together have the same birth. Then the order of the table decides.
     return (found[0] if len(found) == 1 else [key for key in buffers if key in found][-1]), False
 
 
 def find_elsewhere(
     holding: Holding, kind: Kind | None, address: int, size: int, allocator: int, ident: int
 ) -> tuple[tuple[Holding, int] | None, str | None]:
-    """For a free of nothing at that address: where the allocation is after all, and what was odd about it (rule 5)."""
+    """Used if there is no buffer at the address: where the buffer is, if found, and the anomaly to count (rule 5)."""
     source = holding.source
     if not address and not ident:
         key = _pick_unplaced(holding, kind, size, allocator)
@@ -58,7 +58,7 @@ def find_elsewhere(
 
 
 def _pick_unplaced(holding: Holding, kind: Kind | None, size: int, allocator: int) -> int | None:
-    """Which of the allocations without an address goes: the youngest of that size, else the youngest."""
+    """The allocation without an address that a free refers to: the youngest of this size, else the youngest."""
     found, buffers = holding.unplaced, holding.buffers
     if not holding.source.kindless:
         place = buffer_key(kind or Kind.DRAM, 0, allocator)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which program ran last on which core (rule 9).
+"""Tracks which program ran last on each core (rule 9).
 
 An event only stores the launch, once for all its chips, in the order of launches. The resident programs of a chip are
 computed on request, and before the launches of a program are dropped.
@@ -7,59 +7,54 @@ computed on request, and before the launches of a program are dropped.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Holding, Program
 
 if TYPE_CHECKING:
     from ttmem.account.entities import Chip, Source
 
-_MOST_STALE = 64  # destroyed programs of a source whose launches are kept, beside half as many as there are others
+_MOST_STALE = 64  # destroyed programs whose launches may be kept, plus half the number of launches
 
 
-class Launch(NamedTuple):
+class Launch:
     """Programs that were launched together, each on its own cores."""
 
-    seq: int
-    runs: tuple[tuple[Program, int], ...]
+    __slots__ = ("runs", "seq")
+
+    def __init__(self, runs: tuple[tuple[Program, int], ...]) -> None:
+        self.runs = runs
+        self.seq = 0  # of the last time that they were launched
 
 
-def note(source: Source, program: Program, cores: int, seq: int) -> None:
-    """A program was launched on these cores; whatever was resident there no longer is."""
+def note(source: Source, key: Program | int, runs: tuple[tuple[Program, int], ...], seq: int) -> None:
+    """Programs were launched together. They replace the programs that were resident on their cores.
+
+    ``key`` is the program, or the source's number of the workload.
+    """
     launches = source.launches
-    before = launches.get(program)
-    if before is not None:
-        if before.runs[0][1] != cores:
-            fold_all(source)  # it is also where it ran before, unless others ran there since
-        launches.pop(program, None)
-    launches[program] = Launch(seq, ((program, cores),))
-    holding = program.holding
+    launch = launches.get(key)
+    if launch is not None and (launch.runs is runs or launch.runs == runs):
+        del launches[key]  # so that it becomes the last
+    else:
+        if launch is not None:
+            fold_all(source)  # its programs stay resident on their former cores, unless others ran there since
+        launch = Launch(runs)
+        for program, _ in runs:
+            _mark(program.holding)
+    launch.seq = seq
+    launches[key] = launch
+
+
+def _mark(holding: Holding) -> None:
     if not holding.launched:
         holding.launched = True
         for chip in holding.chips:
             chip.launched = True
 
 
-def note_workload(source: Source, ident: int, runs: tuple[tuple[Program, int], ...], seq: int) -> None:
-    """The programs of a workload were launched together."""
-    launches = source.launches
-    before = launches.get(ident)
-    if before is not None:
-        if before.runs is not runs:
-            fold_all(source)
-            before = None
-        launches.pop(ident, None)
-    launches[ident] = Launch(seq, runs)
-    if before is None:
-        for program, _ in runs:
-            if not program.holding.launched:
-                program.holding.launched = True
-                for chip in program.holding.chips:
-                    chip.launched = True
-
-
 def forget(program: Program) -> None:
-    """A program was destroyed: what it was resident on is free, and does not fall back to those that ran before."""
+    """A program was destroyed. Its cores have no resident program now; the programs that ran before do not return."""
     program.destroyed = True
     source = program.holding.source
     if not source.launches:
@@ -70,7 +65,7 @@ def forget(program: Program) -> None:
 
 
 def fold_all(source: Source) -> None:
-    """Bring all chips of a source up to date; then its launches need not be kept any more."""
+    """Update the resident programs on all chips of a source, and drop its launches, which are no longer needed."""
     for chip in {chip: None for holding in source.holdings.values() for chip in holding.chips}:
         resident(chip)
     source.launches.clear()
@@ -78,7 +73,7 @@ def fold_all(source: Source) -> None:
 
 
 def resident(chip: Chip) -> list[tuple[Program, int]]:
-    """The programs that ran last, each with the cores on which nothing ran after it; the latest launch last."""
+    """The programs that ran last, each with the cores on which nothing ran after it. The latest launch is last."""
     new: list[tuple[int, Program, int]] = []
     latest = chip.folded
     for source in {holding.source: None for holding in chip.holdings}:
@@ -97,9 +92,10 @@ def resident(chip: Chip) -> list[tuple[Program, int]]:
 
 
 def _fold(chip: Chip, new: list[tuple[int, Program, int]]) -> None:
-    """Later launches first: what they cover is not earlier programs' any more.
+    """Go through the launches from the latest to the earliest; a program keeps the cores that no later one covers.
 
-    Two sources of one process see the same launches: they do not push each other's programs out.
+    Two sources of one process report the same launches. Therefore a launch of one does not remove programs of the
+    other.
     """
     covered: dict[Source, int] = {}
     found: dict[Program, int] = {}
@@ -117,7 +113,7 @@ def _fold(chip: Chip, new: list[tuple[int, Program, int]]) -> None:
 
 
 def leave(holding: Holding) -> None:
-    """Take a holding's programs off the cores of all its chips."""
+    """Remove the programs of a holding from the cores of all its chips."""
     source = holding.source
     if source.launches:
         fold_all(source)
@@ -127,7 +123,7 @@ def leave(holding: Holding) -> None:
 
 
 def move(holding: Holding, old: Chip, new: Chip, seq: int) -> None:
-    """One chip of a holding turns out to be another one, and its programs are resident there."""
+    """A chip of a holding turned out to be a different chip: move its resident programs there."""
     fold_all(holding.source)
     programs = [one for one in resident(old) if one[0].holding is holding]
     old.resident = [one for one in old.resident if one[0].holding is not holding]

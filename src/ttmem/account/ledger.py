@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: applies events to the state, so that totals always equal the sum of live allocations.
 
-It has no clock and does no I/O: whoever feeds it says when and for whom. docs/accounting.md explains each rule
-with an example; the rule numbers in comments are those of that page. Buffers are dealt with here; what else can
-happen has modules of its own.
+It has no clock and does no I/O: the caller passes the time and the source of each event. docs/accounting.md explains
+each rule with an example; the rule numbers in comments are those of that page. This module handles buffers. Other
+events have modules of their own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ttmem.account import device_events as devices
+from ttmem.account import missed_peaks, resync
 from ttmem.account import process_events as lives
 from ttmem.account import program_events as programs
-from ttmem.account import resync
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
@@ -27,6 +27,7 @@ from ttmem.model.core_sets import split_core_id
 from ttmem.model.events import (
     Allocated,
     Audited,
+    CaughtUp,
     ChipFound,
     Claimed,
     Described,
@@ -37,6 +38,7 @@ from ttmem.model.events import (
     Extra,
     Failed,
     Freed,
+    GapBegan,
     Lost,
     Mark,
     PeaksReset,
@@ -59,13 +61,13 @@ from ttmem.model.geometry import noc_limits, region_at
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import KINDS, SPACE_OF, Kind
 
-# Indexed by kind: comparing members of an Enum costs more.
+# Indexed by kind, because comparing members of an Enum costs more.
 _IS_PART = tuple(kind >= Kind.CB and kind != Kind.FIRMWARE for kind in KINDS)
-_NOWHERE = Chip(ChipInfo("nowhere"))  # where allocations are that were never allocated
+_NOWHERE = Chip(ChipInfo("nowhere"))  # the chip of a free on a device that was never reported
 
 
 class Ledger(AccountState):
-    """Who holds what.
+    """The account: what each process holds.
 
     >>> from ttmem.model.identity import ProcessInfo
     >>> from ttmem.model.kinds import Confidence
@@ -82,15 +84,15 @@ class Ledger(AccountState):
         all_chips: TotalWithContents | None = None,
         failure_observer: FailureObserver | None = None,
     ) -> None:
-        """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
+        """``all_chips`` is a total of the caller in which the buffers of every chip are counted."""
         super().__init__(limits, all_chips, failure_observer)
         self._max_size = limits.size
         self._max_allocations = limits.allocations_per_process
 
     def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:
-        """Fold one event in. Returns the allocation it was about, None if it changed nothing.
+        """Apply one event. Returns the allocation that it is about; None if it changed no allocation.
 
-        Events about the machine, not a process, have no source.
+        Events about the machine, not about a process, have no source.
         """
         if type(event) is Allocated:
             return self.allocated(time, source, *event)  # type: ignore[arg-type]
@@ -98,7 +100,7 @@ class Ledger(AccountState):
             return self.freed(time, source, *event)  # type: ignore[arg-type]
         self.seq += 1
         if source is not None and source.process.exited is not None:
-            return self.anomaly(source.process, "posthumous")
+            return self.anomaly(source.process, "after_exit")
         return _HANDLERS[type(event)](self, time, source, event)
 
     def allocated(
@@ -114,11 +116,11 @@ class Ledger(AccountState):
         extra: Extra | None = None,
         ident: int = 0,
     ) -> Allocation | None:
-        """The same as applying an ``Allocated``, without making one: nearly all events are this or ``freed``."""
+        """The same as applying an ``Allocated``, without creating one: nearly all events are this or ``freed``."""
         self.seq = seq = self.seq + 1
         process = source.process
         if process.exited is not None:
-            return self.anomaly(process, "posthumous")
+            return self.anomaly(process, "after_exit")
         if not 0 < size <= self._max_size:
             return self.anomaly(process, "rejected")
         holding = source.holdings.get(device) or self.holding(source, device)
@@ -130,7 +132,7 @@ class Ledger(AccountState):
             kind = _kind_of_core_write(holding, address)
         if ident:
             key = ident << 2 | NUMBERED
-        elif not address:  # virtual allocations of a graph capture: each its own allocation
+        elif not address:  # not placed yet, as in a graph capture: each is its own allocation
             key = -seq
         else:
             key = (address << 2) | SPACE_OF[kind]
@@ -146,7 +148,7 @@ class Ledger(AccountState):
                     source.confirmed.add(allocation)
                 return allocation
             remove(holding, allocation)
-            del buffers[key]  # the new one is the youngest in the table, too
+            del buffers[key]  # so that the new one is the last in the table
             if not refs:
                 self.anomaly(process, "replaced")
         elif process.count >= self._max_allocations:
@@ -156,7 +158,7 @@ class Ledger(AccountState):
         if refs or source.generation is not None or (extra is not None and (extra.shared or extra.per_core)):
             allocation = buffers[key] = place(holding, kind, address, size, seq, time, refs, extra)
             return allocation
-        # What place does, for nearly every event.
+        # A copy of `place`, inlined because nearly every event takes this path.
         allocation = buffers[key] = Allocation(holding, kind, address, size, seq, time, extra)
         process.count += 1
         leaf = holding.leaves[kind] or new_leaf(holding, kind, seq, time)
@@ -180,16 +182,16 @@ class Ledger(AccountState):
         cores: int = 0,
         ident: int = 0,
     ) -> Allocation | None:
-        """The same as applying a ``Freed``, without making one."""
+        """The same as applying a ``Freed``, without creating one."""
         self.seq += 1
         process = source.process
         if process.exited is not None:
-            return self.anomaly(process, "posthumous")
+            return self.anomaly(process, "after_exit")
         holding = source.holdings.get(device)
         if holding is None:
             if min(device_numbers(device), default=-1) < 0:
                 return self.no_holding(source, device)
-            holding = Holding(source, device, (_NOWHERE,))  # a free alone makes no chip
+            holding = Holding(source, device, (_NOWHERE,))  # a free alone does not create a chip
         if kind is not None and _IS_PART[kind]:
             return programs.part_freed(self, holding, kind, address, program, cores)
         buffers = holding.buffers
@@ -199,7 +201,7 @@ class Ledger(AccountState):
             if device:
                 source.frees_elsewhere = True
             key = address << 2
-            if key not in buffers or (key | 1) in buffers or (key | 2) in buffers:  # not simply one in DRAM
+            if key not in buffers or (key | 1) in buffers or (key | 2) in buffers:  # not exactly one buffer, in DRAM
                 key, certain = match(holding, kind, address, size)
                 if not certain:
                     self.anomaly(process, "ambiguous")
@@ -226,7 +228,7 @@ class Ledger(AccountState):
         plain = extra is None or not (extra.shared or extra.per_core)
         if leaf is None or source.generation is not None or not plain:
             remove(holding, allocation)
-        else:  # what remove does, for nearly every event
+        else:  # a copy of `remove`, inlined because nearly every event takes this path
             process.count -= 1
             taken = None if extra is None else extra.reserved
             if taken is None:
@@ -238,19 +240,19 @@ class Ledger(AccountState):
 
 
 def _kind_of_core_write(holding: Holding, ident: int) -> Kind:
-    """A per-core write is what its address says: firmware, kernel, or data (rule 10)."""
+    """The kind of a write to one core, which its address determines: firmware, kernel, or data (rule 10)."""
     geometry = holding.chip.geometry
     where = split_core_id(ident, *noc_limits(geometry))
     return Kind.L1 if where is None else region_at(geometry, where.address).kind
 
 
 def _described(state: AccountState, time: float, source: Source, event: Described) -> Allocation | None:
-    """A buffer is what it was, and more is known of it."""
+    """Add details to a live buffer. Its sizes do not change."""
     holding = source.holdings.get(event.device)
     key = buffer_key(event.kind, event.address, event.extra.allocator, event.ident)
     allocation = None if holding is None else holding.buffers.get(key)
     if allocation is None or allocation.extra is None or allocation.address != event.address:
-        return None  # freed meanwhile, or among what was lost
+        return None  # it was freed meanwhile, or its allocation was lost
     if (allocation.extra.reserved, allocation.extra.per_core) != (event.extra.reserved, event.extra.per_core):
         return None
     allocation.extra = event.extra
@@ -296,6 +298,8 @@ _HANDLERS: dict[type, Callable[[AccountState, float, Any, Any], Allocation | Non
     Sees: lives.sees,
     Claimed: lives.claimed,
     Lost: lives.lost,
+    GapBegan: missed_peaks.gap_began,
+    CaughtUp: missed_peaks.caught_up,
     Uncertain: lives.uncertain,
     Rejected: lives.rejected,
     Failed: lives.failed,

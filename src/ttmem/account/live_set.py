@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds an allocation to the totals it is part of, and removes it.
+"""Adds allocations to the totals that they are part of, and removes them.
 
 The caller adds the allocation to its table, or removes it from there.
 """
@@ -25,7 +25,7 @@ def place(
     extra: Extra | None,
     program: Program | None = None,
 ) -> Allocation:
-    """Make an allocation and count it, unless its source is in a resync."""
+    """Create an allocation and count it. During a resync of its source, `count_arrivals` counts it later."""
     if program is None:
         allocation = Allocation(holding, kind, address, size, seq, time, extra)
     else:
@@ -49,7 +49,7 @@ def place(
 
 
 def remove(holding: Holding, allocation: Allocation) -> None:
-    """Stop counting an allocation, with the size it was counted with (rules 6, 7)."""
+    """Stop counting an allocation: subtract the size that was added for it (rules 6, 7)."""
     leaf = holding.leaves[allocation.kind]
     assert leaf is not None
     holding.source.process.count -= 1
@@ -64,7 +64,7 @@ def remove(holding: Holding, allocation: Allocation) -> None:
 
 
 def count_arrivals(holding: Holding, seq: int, time: float) -> None:
-    """Count the allocations that were added during a resync, all of a kind at once."""
+    """Count the allocations that were added during a resync, all allocations of a kind at once."""
     new = [Total() for _ in Kind]
     for allocation in holding.allocations():
         if allocation.born == NOT_YET:
@@ -87,8 +87,11 @@ def count_arrivals(holding: Holding, seq: int, time: float) -> None:
 
 
 def counted_chips(item: Allocation) -> tuple[Chip, ...]:
-    """The chips in whose totals it is. None while its source is in a resync; otherwise all chips of its device or mesh,
-    except where a stronger source reports the same (rule 12)."""
+    """The chips whose totals include it.
+
+    It counts on all chips of its device or mesh, except where a source with a higher confidence reports the same kind
+    (rule 12). An allocation that was added during a resync counts nowhere until the resync ends.
+    """
     leaf, chips = item.holding.leaves[item.kind], item.holding.chips
     if leaf is None or not leaf.chips or item.born == NOT_YET:
         return ()
@@ -96,5 +99,5 @@ def counted_chips(item: Allocation) -> tuple[Chip, ...]:
 
 
 def counts(item: Allocation) -> bool:
-    """Is it part of the totals of any chip?"""
+    """Whether it is part of the totals of any chip."""
     return bool(counted_chips(item))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is called while events are applied: an observer of every event, or only of failed allocations."""
+"""Interfaces of code that is called while events are applied: for each event, or for failed allocations only."""
 
 from __future__ import annotations
 
@@ -12,20 +12,29 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Called with each event after it was applied: a recording, the event stream."""
+    """Called with each event after it was applied. Examples: a recording, the event stream."""
 
     def __call__(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None: ...
 
 
-class Observable(Protocol):
-    """Something that calls observers."""
+class Backlog(Protocol):
+    """The events that wait in an observer. While it is full, the observer need not be called with records of rings."""
 
-    def add_observer(self, observer: Observer) -> None: ...
+    def is_full(self) -> bool: ...
+
+    def left_out(self, count: int) -> None:
+        """So many events were applied without a call."""
+
+
+class Observable(Protocol):
+    """Calls observers."""
+
+    def add_observer(self, observer: Observer, *, backlog: Backlog | None = None) -> None: ...
 
     def remove_observer(self, observer: Observer) -> None: ...
 
 
 class FailureObserver(Protocol):
-    """Called when an allocation fails, while the account is as it was at that moment."""
+    """Called when an allocation fails, while the account has the state of that moment."""
 
     def __call__(self, time: float, process: Process, event: Failed) -> None: ...

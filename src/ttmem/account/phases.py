@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases: begin, peak and end of each total of a process, over periods that the workload names.
+"""Phases: the values of each total of a process at the begin, the peak and the end of periods that a workload names.
 
-Nothing is done per event. A total remembers how high it was since a phase of its process last began; that belongs to
-the youngest phase that is open, and goes to the next older one when it ends. So a phase costs one look at each total,
-however many others are open. Those that ended are summed up by their path: a loop of a million tokens is one entry.
+Phases add no work per event. Each total keeps its maximum since a phase of its process last began. This maximum belongs
+to the youngest open phase and, when that phase ends, passes to the next older one. So the begin or end of a phase reads
+each total once, regardless of how many phases are open. Phases that have ended are summed by their path: a loop over a
+million tokens is one entry.
 
-Chips share totals (see `shared_totals`), so a total is one *column*, which stands for all rows that have that total.
-When chips get a copy of a total, their rows get a copy of the column: all that was so far was theirs, too.
+Chips share totals (see `shared_totals`). Each total has one *column*, and all rows with that total use this column.
+When chips get their own copy of a total, their rows get a copy of the column: its values so far are also theirs.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ttmem.account.totals import Total
-from ttmem.model.kinds import KINDS, POOL_OF
+from ttmem.model.kinds import KIND_BY_LABEL, KINDS, KINDS_OF, POOL_GAUGES, POOL_OF, Pool
 
 if TYPE_CHECKING:
     from ttmem.account.entities import Process, Source
     from ttmem.model import schema
+    from ttmem.model.events import OpenPhaseHighs
 
 Viewer = Callable[[Union[int, None]], bool]
 
@@ -29,7 +31,7 @@ _NOTHING = Total()
 
 
 class TotalKey(NamedTuple):
-    """Which total: a pool of the process on a chip, or a kind of its device of that number."""
+    """Identifies a total: a pool of the process on a chip, or a kind on one of its devices."""
 
     chip: str
     device: int | None
@@ -37,7 +39,7 @@ class TotalKey(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run of a phase did: a value for each column."""
+    """One run of a phase: three values for each column."""
 
     begin: list[int]
     peak: list[int]
@@ -49,7 +51,7 @@ class Run(NamedTuple):
 
 
 class Phase:
-    """One run that has not ended. ``complete`` is false if its begin was not seen."""
+    """One run that has not ended. ``complete`` is False if its begin was not seen."""
 
     __slots__ = ("began", "begin", "complete", "path", "peaks")
 
@@ -58,7 +60,7 @@ class Phase:
         self.began = began
         self.complete = complete
         self.begin = begin
-        # By number of the column, how high it was until the next phase began; what is not here was at begin's height.
+        # Column number -> its maximum until the next phase began. Columns that did not exceed ``begin`` are left out.
         self.peaks: dict[int, int] = {}
 
     def reach(self, peaks: dict[int, int]) -> None:
@@ -73,8 +75,17 @@ class Phase:
         self.peaks = {}
 
 
+def is_called(path: str, name: str) -> bool:
+    """Does a user mean a phase by this name, which may leave out the phases around it?
+
+    >>> is_called("step/layer", "layer"), is_called("step/layer", "step/layer"), is_called("step/layer", "step")
+    (True, True, False)
+    """
+    return path == name or path.endswith(f"/{name}")
+
+
 class PhasePath:
-    """All runs of one path that ended. ``partial`` are those of which the begin or the end was not seen."""
+    """All ended runs of one path. ``partial`` is the number of runs whose begin or end was not seen."""
 
     __slots__ = ("delta", "last", "partial", "peak", "runs", "seconds", "since", "until")
 
@@ -92,7 +103,7 @@ class PhasePath:
         self.delta += [0] * rows
 
     def copy_column(self, old: int) -> None:
-        """One more column, which was so far what another one was."""
+        """Add a column that is a copy of column ``old``."""
         self.peak.append(self.peak[old])
         self.delta.append(self.delta[old])
         for column in self.last:
@@ -101,7 +112,7 @@ class PhasePath:
                 column.append(column[old])
 
     def add(self, run: Run) -> None:
-        """Sum up one more run, of as many columns as there are here."""
+        """Add a run. Columns that this path does not have are left out."""
         self.last = last = Run(*(column[: len(self.peak)] for column in run))
         if last.peak != self.peak:
             self.peak = [old if old > new else new for old, new in zip(self.peak, last.peak)]
@@ -110,23 +121,31 @@ class PhasePath:
 
 
 class Phases:
-    """The phases of one process: those open, the youngest last, and what is kept of those that ended."""
+    """The phases of one process: the open phases, the youngest last, and a summary of those that ended."""
 
-    __slots__ = ("_behind", "_columns", "_most_rows", "_process", "_rows", "_totals", "ended", "left_out", "open")
+    __slots__ = ("_behind", "_columns", "_most_rows", "_process", "_rows", "_totals", "ended", "left_out", "missed",
+                 "open")  # fmt: skip
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._columns: dict[TotalKey, int] = {}  # of each row
-        self._totals: list[Total] = []  # of each column
-        self._behind = False  # are there totals that have no column yet
-        self._rows = 0  # in all paths
-        self._most_rows = 0  # that may be
+        self._columns: dict[TotalKey, int] = {}  # row -> column
+        self._totals: list[Total] = []  # column -> total
+        self._behind = False  # whether some totals have no column yet
+        self._rows = 0  # number of rows in all paths
+        self._most_rows = 0  # the limit for it
         self.open: dict[tuple[Source, int], Phase] = {}
         self.ended: dict[str, PhasePath] = {}
-        self.left_out = 0  # phases of which something is not kept, because there is too much
+        self.left_out = 0  # times that data of a phase was dropped because of a limit
+        self.missed = 0  # phases that began and ended among lost records
+
+    def began(self, name: str) -> float | None:
+        """When the last run of a phase began; None if there was none."""
+        times = [phase.began for phase in self.open.values() if is_called(phase.path, name)]
+        times += [ended.since for path, ended in self.ended.items() if is_called(path, name)]
+        return max(times, default=None)
 
     def begin(self, source: Source, ident: int, name: str, parent: int, time: float, most: int) -> None:
-        """A phase begins, as part of its parent if that is open; told again, it is the one that is open."""
+        """Begin a phase, within its parent if that is open. A begin of a phase that is already open has no effect."""
         if (source, ident) in self.open:
             return
         if len(self.open) >= most:
@@ -137,8 +156,44 @@ class Phases:
         path = name if outer is None else f"{outer.path}/{name}"
         self.open[source, ident] = Phase(path[:_MAX_PATH_CHARACTERS], time, source.generation is None, self._used())
 
+    def resume(self, source: Source, phase: OpenPhaseHighs, most: int) -> None:
+        """A phase is open after records were lost. Its begin and its peak are those that its process measured."""
+        self._catch_up()
+        known = self.open.get((source, phase.ident))
+        began_unseen = known is None
+        if known is None:
+            self.begin(source, phase.ident, phase.name, phase.parent, phase.began, most)
+            known = self.open.get((source, phase.ident))
+            if known is None:
+                return
+        measured = {(number, gauge): values for numbers, gauge, *values in phase.highs for number in numbers}
+        for key, column in self._columns.items():
+            for begin, peak in self._measured(source, key, measured):
+                if began_unseen:
+                    known.begin[column] = begin
+                if peak > known.begin[column]:
+                    known.peaks[column] = max(peak, known.peaks.get(column, 0))
+
+    def _measured(
+        self, source: Source, key: TotalKey, measured: dict[tuple[int, str], list[int]]
+    ) -> Iterator[list[int]]:
+        """What a process measured of one total, if it comes from this source alone and has a meter."""
+        process = self._process
+        share = process.shares.get(key.chip)
+        if share is None:
+            return
+        if key.device is not None:
+            numbers, gauge, kinds = [key.device], key.label, [KIND_BY_LABEL[key.label]]
+        else:
+            pool = Pool[key.label.upper()]
+            numbers = [number for number, chip in process.numbers.items() if chip.id == key.chip][:1]
+            kinds = list(KINDS_OF[pool])
+            gauge = POOL_GAUGES.get(pool, kinds[0].label if len(kinds) == 1 else "")
+        if {share.voices[kind] for kind in kinds} - {None} == {source}:
+            yield from (values for number in numbers if (values := measured.get((number, gauge))) is not None)
+
     def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> None:
-        """A phase ends, if it is open. Of what goes beyond so many paths and rows nothing is kept."""
+        """End a phase, if it is open. Data beyond the limits on paths and rows is not kept."""
         phase = self.open.get((source, ident))
         if phase is None:
             return
@@ -164,7 +219,7 @@ class Phases:
         path.add(run)
 
     def run(self, phase: Phase) -> Run:
-        """What an open phase comes to now."""
+        """The values of an open phase, if it ended now."""
         self._catch_up()
         peak = [begin if begin > total.high else total.high for begin, total in zip(phase.begin, self._totals)]
         for other in self._since(phase):
@@ -174,7 +229,7 @@ class Phases:
         return Run(phase.begin, peak, self._used())
 
     def turn(self) -> None:
-        """How high each total was belongs to the youngest phase; from here on it is remembered for the next."""
+        """Store the maximum of each total in the youngest phase, and start new maxima for the next one."""
         self._catch_up()
         totals = self._totals
         if self.open:
@@ -185,7 +240,7 @@ class Phases:
             total.high = total.used
 
     def begin_anew(self, source: Source) -> None:
-        """What a source holds is known again: the phases of which it did not see the begin begin now."""
+        """After a resync of a source: its phases whose begin was not seen begin now."""
         found = [(key, phase) for key, phase in self.open.items() if key[0] is source and not phase.complete]
         if found:
             self.turn()
@@ -194,12 +249,32 @@ class Phases:
             phase.begin_anew(self._used())
             self.open[key] = phase
 
+    @property
+    def columns(self) -> dict[TotalKey, int]:
+        """The column of each row."""
+        return self._columns
+
+    def settle(self) -> None:
+        """Give a column to each total that has none yet."""
+        self._catch_up()
+
+    def restore(self, columns: dict[TotalKey, int], left_out: int) -> None:
+        """Take the columns of another account in which the same is live."""
+        found = dict(self._walk())
+        self._columns = columns
+        self._totals = [_NOTHING] * (max(columns.values(), default=-1) + 1)
+        for key, column in columns.items():
+            if key in found:
+                self._totals[column] = found[key]
+        self._behind = bool(found.keys() - columns.keys())
+        self.left_out = left_out
+
     def more_totals(self) -> None:
-        """There are totals that were not there before, or that are copies of others."""
+        """The process has new totals, some of which may be copies of others."""
         self._behind = True
 
     def other_totals(self) -> None:
-        """Allocations count elsewhere than before: open phases begin anew, since before and after do not compare."""
+        """Restart open phases: allocations count in other totals now, so old and new values cannot be compared."""
         self._catch_up(afresh=True)
         for total in self._totals:
             total.high = total.used
@@ -207,13 +282,13 @@ class Phases:
             phase.begin_anew(self._used())
 
     def rows(self, phase: Phase) -> Iterator[schema.OpenPhaseRow]:
-        """What an open phase comes to now, where that is anything."""
+        """The rows of an open phase, as if it ended now. Totals with a peak of 0 are left out."""
         run = self.run(phase)
         columns = list(self._columns.items())
         return ({**_place(corner), **run.at(number)} for corner, number in columns if run.peak[number])
 
     def rows_of(self, path: PhasePath) -> Iterator[schema.EndedPhaseRow]:
-        """What the runs of a path came to, where that was anything."""
+        """The rows of all ended runs of a path. Totals with a peak of 0 are left out."""
         for corner, number in list(self._columns.items()):
             if number < len(path.peak) and path.peak[number]:
                 last = path.last.at(number)
@@ -223,12 +298,12 @@ class Phases:
         return [total.used for total in self._totals]
 
     def _since(self, phase: Phase) -> list[Phase]:
-        """A phase and those that began after it, which are still open."""
+        """A phase and the open phases that began after it."""
         phases = list(self.open.values())
         return phases[phases.index(phase) :]
 
     def _close(self, source: Source, ident: int) -> None:
-        """A phase is open no longer; how high allocations were in it, they were in the one before it, too."""
+        """Remove a phase from the open ones. Its maxima pass to the next older phase, which was open then, too."""
         phases = list(self.open.values())
         phase = self.open.pop((source, ident))
         before = phases.index(phase) - 1
@@ -236,9 +311,9 @@ class Phases:
             phases[before].reach(phase.peaks)
 
     def _catch_up(self, *, afresh: bool = False) -> None:
-        """Give a column to each total that has none yet; in the phases that are open it began with nothing.
+        """Give a column to each total that has none yet. In open phases, its begin value is 0.
 
-        ``afresh``: what has another total than before, or none any more, has that from now on.
+        ``afresh``: also update the rows that now have a different total, or none.
         """
         if not (self._behind or afresh):
             return
@@ -248,7 +323,7 @@ class Phases:
         if afresh:
             self._totals = totals = [_NOTHING] * len(totals)
         counted = totals.copy()
-        new: dict[tuple[int | None, Total], int] = {}  # columns by what they were and what they count
+        new: dict[tuple[int | None, Total], int] = {}  # (old column, total) -> column
         kept: set[int] = set()
         for corner in [*before, *(corner for corner in found if corner not in before)]:
             old = before.get(corner)
@@ -291,7 +366,7 @@ class Phases:
         return column
 
     def _walk(self) -> Iterator[tuple[TotalKey, Total]]:
-        """Every total of the process in which something counts or did, for each row that has it."""
+        """All rows with their totals, for everything that a source of the process ever reported."""
         process = self._process
         for chip_id, share in process.shares.items():
             for pool in sorted({POOL_OF[kind] for kind, voice in zip(KINDS, share.voices) if voice is not None}):
@@ -310,21 +385,22 @@ def _place(corner: TotalKey) -> schema.TotalName:
 
 
 def phases_head(process: Process, not_listed: int = 0) -> schema.PhasesHead:
-    """Whose phases they are, and of how many something is not kept or not listed."""
+    """The process, and the number of phases with data that is not kept or not listed."""
     return {
         "pid": process.info.pid or None,
         "start": process.info.start,
         "state": "tracked" if process.exited is None else "exited",
         "left_out": process.phases.left_out + not_listed,
+        "missed": process.phases.missed,
     }
 
 
 def open_phases(
     process: Process, may_see: Viewer = lambda user_id: True
 ) -> Iterator[tuple[schema.OpenPhaseHead, Iterator[schema.OpenPhaseRow]]]:
-    """A process's open phases one by one, each with its rows. Others may work in between.
+    """The open phases of a process one by one, each with its rows. The account may change between two of them.
 
-    ``may_see`` says whose words the reader may be shown.
+    ``may_see`` returns whether the reader may see the names of phases of a user.
     """
     phases, visible = process.phases, may_see(process.info.user_id)
     for key, phase in list(phases.open.items()):
@@ -336,7 +412,7 @@ def open_phases(
 def ended_phases(
     process: Process, may_see: Viewer = lambda user_id: True
 ) -> Iterator[tuple[schema.EndedPhaseHead, Iterator[schema.EndedPhaseRow]]]:
-    """The same of the phases that ended, path by path."""
+    """The same for phases that have ended, path by path."""
     phases, visible = process.phases, may_see(process.info.user_id)
     for name, done in list(phases.ended.items()):
         yield (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies events about a process: phases, failures, what its sources can see, and its exit."""
+"""Applies events about a process: phases, failures, the kinds that its sources can see, and its exit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rejected(state: AccountState, time: float, source: Source, event: Rejected) 
 
 
 def failed(state: AccountState, time: float, source: Source, event: Failed) -> None:
-    """The runtime could not have what it asked for; why is for others to say."""
+    """Store a failed allocation. `failure_observer` finds its reason in the account as it is at this moment."""
     source.process.failures.append((time, event))
     if state.failure_observer is not None:
         state.failure_observer(time, source.process, event)
@@ -67,6 +67,7 @@ def exited(state: AccountState, time: float, source: Source, event: ProcessExite
         process.dead_allocations.append(state.dead_allocations.keep(holding, state.seq, exited=True))
         for chip in dict.fromkeys(holding.chips):
             chip.holdings.remove(holding)
+            chip.left = time
     del state.processes[process.info.key]
     for chip in list(process.numbers.values()):
         if chip.info.kmd is None and state.chips.crowded:

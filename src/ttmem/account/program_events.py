@@ -28,7 +28,7 @@ def part_allocated(
     source = holding.source
     program = holding.programs.get(ident)
     key: PartKey = (FAMILY_OF[kind], address, extra.cores if extra is not None else 0)
-    if key[0] == _KERNEL:  # loaded twice is one load (rule 7)
+    if key[0] == _KERNEL:  # a kernel that is loaded twice is one load (rule 7)
         refs = min(refs, 1)
     allocation = program.parts.get(key) if program is not None else None
     if allocation is not None:
@@ -63,7 +63,7 @@ def part_freed(
         allocation.refs -= 1
         return allocation
     del program.parts[key]
-    if not program.parts and program.metal_id is None:  # a compiled one exists until it is destroyed
+    if not program.parts and program.metal_id is None:  # a compiled program exists until it is destroyed
         forget(program)
     allocation.refs = 0
     remove(holding, allocation)
@@ -72,18 +72,21 @@ def part_freed(
 
 
 def run(state: AccountState, time: float, source: Source, event: ProgramRun) -> None:
-    holding = state.holding(source, event.device)
+    device, ident, cores = event
+    holding = source.holdings.get(device) or state.holding(source, device)
     if holding is None:
-        state.no_holding(source, event.device)
-    else:
-        launches.note(source, _known(state, holding, event.program), event.cores, state.seq)
+        state.no_holding(source, device)
+        return
+    program = holding.programs.get(ident) or _known(state, holding, ident)
+    launches.note(source, program, ((program, cores),), state.seq)
 
 
 def workload_run(state: AccountState, time: float, source: Source, event: WorkloadRun) -> None:
-    known = source.workloads.get(event.ident)
-    if known is None or known[0] is not event.runs:
+    ident, runs = event
+    known = source.workloads.get(ident)
+    if known is None or known[0] is not runs:
         found = []
-        for run in event.runs:
+        for run in runs:
             holding = state.holding(source, run.device)
             if holding is None:
                 state.no_holding(source, run.device)
@@ -91,8 +94,8 @@ def workload_run(state: AccountState, time: float, source: Source, event: Worklo
                 found.append((_known(state, holding, run.program), run.cores))
         if len(source.workloads) >= state.limits.programs_per_process:
             source.workloads.clear()
-        known = source.workloads[event.ident] = event.runs, tuple(found)
-    launches.note_workload(source, event.ident, known[1], state.seq)
+        known = source.workloads[ident] = runs, tuple(found)
+    launches.note(source, ident, known[1], state.seq)
 
 
 def compiled(state: AccountState, time: float, source: Source, event: ProgramCompiled) -> None:
@@ -102,7 +105,7 @@ def compiled(state: AccountState, time: float, source: Source, event: ProgramCom
         return
     program = _known(state, holding, event.program)
     if source.generation is not None and program not in source.confirmed_programs:
-        program.forget()  # another one may have taken its number while nobody looked
+        program.forget()  # events were lost: a different program may have this number now
         source.confirmed_programs.add(program)
     program.ring, program.metal_id = event.ring or program.ring, event.metal_id
     origin = program.origin
@@ -123,14 +126,14 @@ def destroyed(state: AccountState, time: float, source: Source, event: ProgramDe
 
 
 def forget(program: Program) -> None:
-    """The program is gone; what was a part of it is for the caller to stop counting."""
+    """Remove a program. The caller removes its parts from the totals."""
     launches.forget(program)
     program.holding.source.workloads.clear()
     del program.holding.programs[program.ident]
 
 
 def _known(state: AccountState, holding: Holding, ident: int) -> Program:
-    """A program of which nothing need be known yet, except that it exists."""
+    """The program with this number, created on first use. Its other properties may be unknown."""
     program = holding.programs.get(ident)
     if program is None:
         program = Program(ident, holding)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resync: a source reports everything it holds again; what it does not name is removed.
+"""Resync: a source reports everything that it holds again. What it does not report is removed.
 
-What it names for the first time counts only at the end: beside what is gone it would make peaks that never were.
+New allocations count only when the resync ends. Otherwise they would count together with allocations that no longer
+exist, and cause peaks that never existed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from ttmem.model.events import ResyncBegin, ResyncEnd
 def begin(state: AccountState, time: float, source: Source, event: ResyncBegin) -> None:
     for holding in source.holdings.values():
         holding.views, holding.agreements = {}, {}
-        launches.leave(holding)  # what is still resident is run again
+        launches.leave(holding)  # the source reports the resident programs again
     _confirm_anew(source, event.generation)
 
 
 def end(state: AccountState, time: float, source: Source, event: ResyncEnd) -> None:
-    """An end that belongs to no open resync is ignored."""
+    """End a resync. An end that does not belong to the open resync is ignored."""
     if source.generation != event.generation:
         return
     _drop_unconfirmed_allocations(source)

@@ -2,11 +2,13 @@
 """Totals that chips share while the same leaves count on all of them.
 
 For each kind and pool of a chip, and each pool of a process, there is one total for all chips on which the same leaves
-count: so an allocation on a mesh of 32 chips changes as many totals as one on a single chip. When a leaf begins to
-count, or stops, on some of those chips and not on others, the others keep the total and these get a copy of it: what
-they held so far was the same. Totals are never joined again, because their peaks stay different.
+count. So an allocation on a mesh of 32 chips changes as many totals as an allocation on a single chip. When a leaf
+starts or stops counting on some of those chips only, these chips get a copy of the total, and the others keep it. The
+copy is correct because both groups held the same until then. Totals are never joined again, because their peaks stay
+different.
 
-A source's kinds on its devices are totals of the same sort, though for one leaf alone the leaf itself is that total.
+Each source also has totals by device number and kind. They are shared in the same way. If only one leaf counts in such
+a total, the leaf itself is the total.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ from ttmem.model.kinds import KINDS_OF, POOL_OF, Kind
 
 
 def separate(process: Process, kind: Kind, chips: frozenset[Chip]) -> None:
-    """Let these chips share the totals of a kind with no other chips."""
+    """Give these chips totals of a kind that they share with no other chips."""
     pool = POOL_OF[kind]
-    changed = _split([(chip, chip.kinds) for chip in chips], kind)
-    changed |= _split([(chip, chip.pools) for chip in chips], pool)
-    changed |= _split([(chip, process.shares[chip.id].pools) for chip in chips], pool)
-    for holding in {holding: None for chip in changed for holding in chip.holdings}:
+    changed = split([(chip, chip.kinds) for chip in chips], kind)
+    changed |= split([(chip, chip.pools) for chip in chips], pool)
+    holdings = {holding: None for chip in changed for holding in chip.holdings}
+    # The totals of a process are in the chains of its own leaves only.
+    own = split([(chip, process.shares[chip.id].pools) for chip in chips], pool)
+    if own:
+        holdings.update(dict.fromkeys(one for one in process.holdings() if not own.isdisjoint(one.chips)))
+    for holding in holdings:
         for other in KINDS_OF[pool]:
             leaf = holding.leaves[other]
             if leaf is not None and leaf.chips:
                 link(holding, other, leaf)
 
 
-def _split(rows: list[tuple[Chip, list[Total]]], index: int) -> set[Chip]:
-    """Make copies of totals that other chips have, too. Returns the chips that have other totals than before."""
+def split(rows: list[tuple[Chip, list[Total]]], index: int) -> set[Chip]:
+    """Copy the totals that other chips share. Returns the chips that have a copy now."""
     sharing: dict[Total, list[tuple[Chip, list[Total]]]] = {}
     for chip, row in rows:
         sharing.setdefault(row[index], []).append((chip, row))
@@ -51,7 +57,7 @@ def _split(rows: list[tuple[Chip, list[Total]]], index: int) -> set[Chip]:
 
 
 def link(holding: Holding, kind: Kind, leaf: Total) -> None:
-    """Find the totals that a leaf counts in."""
+    """Set the chain of a leaf: the totals in which it counts."""
     source, pool = holding.source, POOL_OF[kind]
     chips, shares = leaf.chips, source.process.shares
     own: dict[Total, None] = {leaf: None}
@@ -64,7 +70,7 @@ def link(holding: Holding, kind: Kind, leaf: Total) -> None:
 
 
 def join_devices(holding: Holding, kind: Kind, leaf: Total) -> None:
-    """Count a new leaf in its source's totals of the kind on each of its devices."""
+    """Add a new leaf to the totals of its source, by device number and kind."""
     source = holding.source
     sharing: dict[Total, list[int]] = {}
     for number in holding.numbers:
@@ -75,7 +81,7 @@ def join_devices(holding: Holding, kind: Kind, leaf: Total) -> None:
             sharing.setdefault(known, []).append(number)
     changed: set[int] = set()
     for total, numbers in sharing.items():
-        # A leaf stands for itself only; what several leaves are summed up in is a total of its own.
+        # A leaf is the total of itself only. The sum of several leaves needs a total of its own.
         if total.chain or len(numbers) < sum(one is total for one in source.totals.values()):
             twin = total.copy()
             for number in numbers:

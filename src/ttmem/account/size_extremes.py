@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extremes of a run's sizes, kept while records are folded: least headroom, largest ring, deepest L1_SMALL.
+"""The extreme sizes of a run: least headroom, largest kernel ring, lowest L1_SMALL address.
 
-All figures are of one bank or core, and of one allocator: the chips of a mesh are in lock step.
+They are updated while records are applied. All values are for one bank or core of one allocator. The chips of a mesh
+have the same values, because they allocate in lock step.
 """
 
 from __future__ import annotations
@@ -16,46 +17,46 @@ _L1, _L1_SMALL = 1, 3
 
 
 class LeastHeadroom(NamedTuple):
-    """The least room there was between a program that was launched and the lowest L1 buffer."""
+    """The smallest distance between the end of a launched program and the lowest L1 buffer."""
 
     room: int
-    program: int  # blob with its operation
-    holder: int  # blob of the buffer
+    program: int  # number of the blob with its operation
+    holder: int  # number of the blob of the buffer
 
 
 class Sizes:
-    """Of one allocator."""
+    """The extreme sizes of one allocator."""
 
     def __init__(self, geometry: Geometry | None = None, unit: int | None = None, complete: bool = True) -> None:
-        self.geometry = geometry  # as the device was opened with; it may be opened anew with other sizes
-        self.unit = unit  # what sizes in a bank are rounded up to
-        self.complete = complete  # False: there were allocations that were not reported, as in a forked child
-        self.numbers: tuple[int, ...] = ()  # Metal's, of the chips that it rules
+        self.geometry = geometry  # when the device was opened; a later open may use other sizes
+        self.unit = unit  # sizes in a bank are rounded up to a multiple of it
+        self.complete = complete  # False: some allocations were not reported, as in a forked child
+        self.numbers: tuple[int, ...] = ()  # tt-metal's device numbers of its chips
         self.lowest_small: int | None = None
-        self.more_small = self.more_trace = False  # was asked for than there was
-        self.ring = (0, 0)  # the most bytes of the kernel ring a program took, and the blob with its operation
+        self.more_small = self.more_trace = False  # whether a request exceeded L1_SMALL, the trace region
+        self.ring = (0, 0)  # most bytes of the kernel ring that a program took, and the blob with its operation
         self.programs = 0
         self.least: LeastHeadroom | None = None
-        self.l1_known = True  # False: there were buffers in L1 that the others do not tell of
-        self.scatters: dict[int, BankFragmentation] = {}  # by BufferType
-        self._floor: list[int] = []  # heap of addresses of L1 buffers, each once; the freed ones go when met
-        self._queued: set[int] = set()  # what is in it
-        self._live: dict[int, int] = {}  # address -> blob
-        self._ends: dict[int, int] = {}  # program -> where its circular buffers and the like end on a core
-        self._names: dict[int, int] = {}
+        self.l1_known = True  # False: L1 differs between cores, because of buffers with per-core addresses
+        self.scatters: dict[int, BankFragmentation] = {}  # by tt-metal's BufferType
+        self._floor: list[int] = []  # heap of L1 buffer addresses, each once; freed ones are removed at the top only
+        self._queued: set[int] = set()  # the addresses in `_floor`
+        self._live: dict[int, int] = {}  # address of an L1 buffer -> blob
+        self._ends: dict[int, int] = {}  # program -> end of its circular buffers and other parts on a core
+        self._names: dict[int, int] = {}  # program -> blob with its operation
 
     def has_bank(self, kind: int, base: int, size: int) -> None:
         """Track fragmentation of this bank."""
         self.scatters[kind] = BankFragmentation(base, size)
 
     def took_per_core(self) -> None:
-        """A buffer with an address of its own on each core: what is free in L1 is not the same on all of them."""
+        """A buffer with a different address on each core was allocated, so free L1 differs between cores."""
         self.l1_known = False
         self.least = None
         self.scatters.pop(_L1, None)
 
     def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
-        """A buffer."""
+        """A buffer was allocated."""
         scatter = self.scatters.get(kind)
         if scatter is not None:
             scatter.took(address, per_bank)
@@ -68,7 +69,7 @@ class Sizes:
             self.lowest_small = address
 
     def refused(self, text: str) -> None:
-        """A request was not met; of which kind is in what tt-metal said."""
+        """A request failed. The text of tt-metal's error contains its kind."""
         self.more_small |= "L1_SMALL buffer" in text
         self.more_trace |= "is allocated for trace region" in text or "TRACE buffer" in text
         for scatter in self.scatters.values():
@@ -106,7 +107,7 @@ class Sizes:
         self._names.pop(program, None)
 
     def merge(self, other: Sizes) -> None:
-        """The same chips were opened again with the same sizes: the closest that either came."""
+        """Keep the extremes of both. Used if the same chips were opened again with the same sizes."""
         self.numbers = self.numbers or other.numbers
         self.programs += other.programs
         self.more_small |= other.more_small

@@ -22,27 +22,27 @@ from ttmem.model.kinds import KINDS, Confidence
 
 
 class Limits(NamedTuple):
-    """Caps on everything that can grow (rule 15). What goes over one is counted, not kept."""
+    """Limits on everything that can grow (rule 15). What exceeds a limit is counted, not kept."""
 
     allocations_per_process: int = 4_000_000
-    programs_per_process: int = 250_000  # that are compiled or ran
+    programs_per_process: int = 250_000  # compiled or launched
     devices_per_process: int = 1024
-    chips_per_user: int = 1024  # that its processes name and nobody named before
-    chips: int = 4096  # above half of that, chips that are not in the machine and nobody means are forgotten
+    chips_per_user: int = 1024  # first reported by processes of this user
+    chips: int = 4096  # above half of it, chips that are not in the machine and not in use are removed
     departed: int = 64
     dead_allocations: int = 10_000
     claimed_pids: int = 16
     marks: int = 1000
     audits: int = 256  # allocators of one process on one chip
-    views: int = 1024  # the same, of each kind
-    open_phases: int = 64  # of one process, as are these
+    views: int = 1024  # the same, for each kind
+    open_phases: int = 64  # per process, as are the next two
     phase_paths: int = 256
     phase_rows: int = 20_000
     size: int = MAX_SIZE
 
 
 class AccountState:
-    """Chips, processes, and what they hold."""
+    """All chips and processes, and what the processes hold."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class AccountState:
         all_chips: TotalWithContents | None = None,
         failure_observer: FailureObserver | None = None,
     ) -> None:
-        """``all_chips`` is a total of the caller's in which the buffers of every chip are counted."""
+        """``all_chips`` is a total of the caller in which the buffers of every chip are counted."""
         self.limits = limits
-        self.seq = 0  # of the event that was applied last
+        self.seq = 0  # sequence number of the last applied event
         self.chips = Chips(limits.chips, all_chips)
         self.processes: dict[tuple[int, int | None, int], Process] = {}
         self.departed: deque[Process] = deque()
@@ -64,9 +64,9 @@ class AccountState:
         self.failure_observer = failure_observer
 
     def source(self, time: float, info: ProcessInfo, name: str, confidence: Confidence) -> Source:
-        """The source of that name of that process, made on first use."""
+        """The source with this name of this process, created on first use."""
         process = self.processes.get(info.key)
-        if process is None:  # who has exited does not come back: a late connection of theirs finds them dead
+        if process is None:  # a late connection of a process that has exited gets the dead process
             process = next((dead for dead in reversed(self.departed) if dead.info.key == info.key), None)
         if process is None:
             process = self.processes[info.key] = Process(info, time)
@@ -76,7 +76,7 @@ class AccountState:
         return source
 
     def holding(self, source: Source, device: Device) -> Holding | None:
-        """What the source holds on a device or mesh; its chips are assumed unless they are known."""
+        """The holding of a source on a device or mesh, created on first use. Unknown chips are assumed."""
         if isinstance(device, tuple) and len(device) == 1:
             device = device[0]
         known = source.holdings.get(device)
@@ -102,15 +102,18 @@ class AccountState:
         return holding
 
     def no_holding(self, source: Source, device: Device) -> Allocation | None:
-        """An event is about a device that cannot be. All chips of a mesh may be of another machine: that is not odd."""
+        """Count an event for an invalid device as an anomaly.
+
+        ``()`` is a mesh whose chips are all on other machines. It is valid, and nothing is counted for it.
+        """
         return None if device == () else self.anomaly(source.process, "rejected")
 
     def may_number(self, process: Process, number: int) -> bool:
-        """Can that be a device of the process? It may not have more of them than the cap."""
+        """Whether the process may have a device with this number. The number of its devices is limited."""
         return number >= 0 and (number in process.numbers or len(process.numbers) < self.limits.devices_per_process)
 
     def may_name(self, process: Process, chip_id: str) -> bool:
-        """Is there room for a chip of that name? One user may not take all of it."""
+        """Whether the process may report a chip with this id. The number of chips is limited, also per user."""
         if chip_id in self.chips:
             return True
         return (
@@ -118,7 +121,7 @@ class AccountState:
         )
 
     def forget_chip(self, chip: Chip) -> None:
-        """A chip that was only assumed to exist goes when nobody means it any more."""
+        """Remove a chip that no living process uses any more."""
         meant = any(chip is other for process in self.processes.values() for other in process.numbers.values())
         if not meant:
             self.chips.forget(chip)
@@ -131,13 +134,13 @@ class AccountState:
             self.departed.remove(next(dead for dead in self.departed if dead.info.user_id == most))
 
     def anomaly(self, process: Process, name: str, count: int = 1) -> Allocation | None:
-        """Count something odd; the event was about no allocation."""
+        """Count an anomaly. Returns None, as the event is about no allocation."""
         process.anomalies[name] += count
         self.anomalies[name] += count
         return None
 
     def thin_dead_allocations(self, limit: int) -> bool:
-        """Give back the memory of at most ``limit`` dead allocations beyond the cap; True if there is more to do."""
+        """Drop at most ``limit`` dead allocations above the cap. Returns True if more are left to drop."""
         return self.dead_allocations.thin(limit)
 
     def holdings(self) -> Iterator[Holding]:
@@ -146,7 +149,7 @@ class AccountState:
             yield from process.holdings()
 
     def allocations(self) -> Iterator[Allocation]:
-        """Every live allocation, set-aside ones included."""
+        """Every live allocation, including those that do not count (rule 12)."""
         for holding in self.holdings():
             yield from holding.allocations()
 
@@ -154,7 +157,7 @@ class AccountState:
         return sum(process.count for process in self.processes.values())
 
     def used_by_number(self, number: int) -> list[int]:
-        """Bytes by kind over all processes' devices of one number: what a legacy query asks for, and only that."""
+        """Bytes by kind on the devices with this number, over all processes. Only a legacy query asks for this sum."""
         used = [0] * len(KINDS)
         for holding in self.holdings():
             if number in holding.numbers:

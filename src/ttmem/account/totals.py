@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running totals with their peaks, and what was live at a peak, without a scan per event.
+"""Totals with their peaks, and the allocations that were live at a peak, without a scan per event.
 
-An allocation was live at a peak when ``born <= peak.seq < died``. Those still live are found by asking the ledger. Of
-those freed since the peak only the largest are kept. The allocations of a process that exited since are kept, and
-searched on request.
+An allocation was live at a peak if ``born <= peak.seq < died``. Allocations that are still live are found in the
+ledger. Of those that were freed since the peak, only the largest are kept. The allocations of a process that exited
+since the peak are kept, and searched on request.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from ttmem.account.allocations import Allocation
     from ttmem.account.dead_processes import DeadAllocations
-    from ttmem.account.entities import Chip
+    from ttmem.account.entities import Chip, Source
 
 KEPT = 20
-NOT_YET = 1 << 63  # the birth of an allocation that does not count yet: later than any peak
+_IN_GAP = 1 << 62  # a high that no total reaches
+NOT_YET = 1 << 63  # birth of an allocation that does not count yet; it is later than any peak
 
 
 def keep_largest(heap: list[tuple[int, int, Allocation]], allocation: Allocation) -> None:
@@ -32,18 +33,19 @@ def keep_largest(heap: list[tuple[int, int, Allocation]], allocation: Allocation
 
 
 class Peak:
-    """The highest value of a total, when it was reached, and the largest allocations of it that were freed since."""
+    """The highest value of a total, its time, and the largest allocations of it that were freed since."""
 
-    __slots__ = ("dead_allocations", "gone", "seq", "time", "value")
+    __slots__ = ("bound", "dead_allocations", "gone", "seq", "time", "value")
 
-    def __init__(self, value: int = 0, seq: int = 0, time: float = 0.0) -> None:
+    def __init__(self, value: int = 0, seq: int = 0, time: float | None = 0.0) -> None:
         self.value = value
+        self.bound = 0  # the peak may have been as high as this, among lost records; see `missed_peaks`
         self.seq = seq
-        self.time = time
+        self.time = time  # None: it was among lost records
         self.gone: list[tuple[int, int, Allocation]] = []
         self.dead_allocations: list[DeadAllocations] = []
 
-    def reach(self, value: int, seq: int, time: float) -> None:
+    def reach(self, value: int, seq: int, time: float | None) -> None:
         self.value = value
         self.seq = seq
         self.time = time
@@ -52,9 +54,21 @@ class Peak:
         if self.dead_allocations:
             self.dead_allocations = []
 
+    @property
+    def at_most(self) -> int:
+        """The highest that the peak can have been; ``value`` if that is exact."""
+        return max(self.value, self.bound)
+
+    def miss(self, at_least: int, at_most: int) -> None:
+        """The total was as high as this among lost records. What was live then is not known."""
+        if at_least > self.value:
+            self.reach(at_least, 0, None)
+        self.bound = max(self.bound, at_most)
+
     def copy(self) -> Peak:
-        """The same peak of another total; dead processes' allocations that were part of it know both."""
+        """The same peak for a copy of the total. It is also registered with the dead allocations that it includes."""
         twin = Peak(self.value, self.seq, self.time)
+        twin.bound = self.bound
         twin.gone = self.gone.copy()
         twin.dead_allocations = self.dead_allocations.copy()
         for dead in self.dead_allocations:
@@ -62,12 +76,12 @@ class Peak:
         return twin
 
     def leave(self, allocation: Allocation) -> None:
-        """An allocation is about to go; remember it if it was part of the peak."""
+        """An allocation is about to be removed. Keep it if it was part of the peak."""
         if allocation.born <= self.seq:
             keep_largest(self.gone, allocation)
 
     def largest(self, live: Iterable[Allocation], count: int = KEPT) -> list[Allocation]:
-        """The largest allocations of the peak; ``live`` are those that this total counts now."""
+        """The largest allocations of the peak. ``live`` are the allocations that the total counts now."""
         seq = self.seq
         dead_held = (allocation for dead in self.dead_allocations for allocation in dead.allocations_of(self))
         past = join(live, dead_held)
@@ -79,7 +93,7 @@ class Peak:
 
 
 class PeakContents(Peak):
-    """A peak that remembers everything that was live at it: as much as was live then, and never more."""
+    """A peak that keeps all allocations that were live at it. It never keeps more than these."""
 
     __slots__ = ("all_gone",)
 
@@ -87,7 +101,7 @@ class PeakContents(Peak):
         super().__init__()
         self.all_gone: list[Allocation] = []
 
-    def reach(self, value: int, seq: int, time: float) -> None:
+    def reach(self, value: int, seq: int, time: float | None) -> None:
         super().reach(value, seq, time)
         self.all_gone = []
 
@@ -96,28 +110,31 @@ class PeakContents(Peak):
             self.all_gone.append(allocation)
 
     def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
-        """All that was live at the peak, given what is live now."""
+        """All allocations of the peak. ``live`` are the allocations that are live now."""
         dead_held = (allocation for dead in self.dead_allocations for allocation in dead.allocations_of(self))
         return [allocation for allocation in join(live, dead_held) if allocation.born <= self.seq] + self.all_gone
 
 
 class Total:
-    """Bytes and number of live allocations in one corner of the account, and every larger corner it is part of.
+    """Bytes and number of some live allocations, such as those of one kind on a chip.
 
-    Three high-water marks, each at most the next: ``high`` since somebody last lowered it, ``recent`` since a reset,
-    ``peak`` since the start. So one comparison per event decides whether any of them moves. Samples lower a chip's
-    ``high``, phases a process's; what it was before a reset is kept for them.
+    It has three maxima, each at most the next: ``high`` since it was last lowered, ``recent`` since the last reset,
+    ``peak`` since the start. So one comparison per event decides whether any of them changes. The sampler lowers the
+    ``high`` of chips, phases lower that of processes. A reset of the peaks also lowers ``high``; ``high_before`` then
+    keeps its value for the sampler.
 
-    What one source of one process holds of one kind on one device or mesh is a *leaf*: allocations are added to it and
-    removed from it, and all totals of its ``chain`` follow. The totals of a chain are of one class on purpose: the
-    interpreter finds an attribute fast where it found it last time.
+    A *leaf* is the total of what one source of one process holds of one kind on one device or mesh. Allocations are
+    added to a leaf and removed from it, which changes all totals of its ``chain``: the leaf itself and the larger
+    totals that include it. All totals of a chain have the same class, because the interpreter accesses attributes
+    faster if the class does not change.
 
-    Chips on which the same leaves count share the totals above them (see `shared_totals`).
+    Chips on which the same leaves count share the totals above these leaves (see `shared_totals`).
     """
 
     __slots__ = (
         "chain",
         "chips",
+        "gaps",
         "high",
         "high_before",
         "known",
@@ -134,19 +151,20 @@ class Total:
 
     def __init__(self, since: int = 0, peak: Peak | None = None) -> None:
         self.used = 0
-        self.reserved = 0  # of those allocations whose reserved size is known
-        self.known = 0  # how many those are
-        self.unknown = 0  # and how many the others
+        self.reserved = 0  # bytes of the allocations whose reserved size is known
+        self.known = 0  # number of these allocations
+        self.unknown = 0  # number of the other allocations
         self.reserved_peak = 0
         self.high = 0
-        self.high_before = 0  # what high was in this sample before it was lowered
+        self.high_before = 0  # maximum of the current sample before a reset lowered ``high``
+        self.gaps: frozenset[Source] = frozenset()  # sources in this total whose records are not read at the moment
         self.peak = peak or Peak()
         self.recent = Peak()
-        self.watch = 0  # recent.seq; an allocation born later was part of no peak
-        self.since = since  # of a leaf: when its source first spoke of this kind
-        self.chain: tuple[Total, ...] = ()  # of a leaf: itself and the larger ones
-        self.own = 0  # of a leaf: how many of its chain are its process's
-        self.chips: frozenset[Chip] = frozenset()  # of a leaf: where it counts; of others: the chips that share it
+        self.watch = 0  # equals recent.seq; an allocation with a later birth was part of no peak
+        self.since = since  # leaf only: sequence number of the first report of this kind
+        self.chain: tuple[Total, ...] = ()  # leaf only: itself and the totals that include it
+        self.own = 0  # leaf only: the number of totals in its chain that belong to its process
+        self.chips: frozenset[Chip] = frozenset()  # leaf: where it counts; other totals: the chips that share it
 
     @property
     def count(self) -> int:
@@ -154,7 +172,7 @@ class Total:
 
     @property
     def counts(self) -> bool:
-        """Is a leaf part of any chip's totals, or set aside because a stronger source reports the same (rule 12)?"""
+        """Whether a leaf counts on any chip, and is not set aside for a source with a higher confidence (rule 12)."""
         return bool(self.chips)
 
     def add(self, size: int, seq: int, time: float) -> None:
@@ -165,7 +183,7 @@ class Total:
                 total.rise(used, seq, time)
 
     def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
-        """The same for an allocation of which it is known what the allocator took."""
+        """The same for an allocation whose reserved size is known."""
         for total in self.chain:
             total.used = used = total.used + size
             total.known += 1
@@ -200,55 +218,84 @@ class Total:
             if used > self.peak.value:
                 self.peak.reach(used, seq, time)
 
+    def miss(self, at_least: int, recent_at_most: int, at_most: int) -> None:
+        """The total was at least and at most as high as this among lost records, since a reset and since the start."""
+        self.recent.miss(at_least, recent_at_most)
+        self.peak.miss(at_least, at_most)
+        self.watch = max(self.recent.seq, self.peak.seq)
+        self.high_before = max(self.high_before, at_least)
+
     def leave(self, allocation: Allocation) -> None:
         self.recent.leave(allocation)
         self.peak.leave(allocation)
 
     def keep(self, dead: DeadAllocations, kind: int) -> None:
-        """Many allocations of a kind go at once; they are looked through later, if ever."""
+        """Many allocations of a kind are freed at once. Keep them for the peaks, and search them only on request."""
         for peak in (self.recent, self.peak):
             if peak.value and dead.expect(peak, kind):
                 peak.dead_allocations.append(dead)
 
+    def begin_gap(self, source: Source) -> None:
+        """Do not raise peaks until the source is caught up: its part of the sum is of an earlier time."""
+        self._lower()
+        self.gaps |= {source}
+        source.held_back.append(self)
+        self.high = _IN_GAP
+
+    def end_gap(self, source: Source, seq: int, time: float) -> None:
+        self.gaps -= {source}
+        if not self.gaps and self.high == _IN_GAP:
+            self.high = 0
+            if self.used:
+                self.rise(self.used, seq, time)
+
     def reset_recent(self, seq: int, time: float) -> None:
-        self.recent = Peak(self.used, seq, time)
+        self.recent = Peak(0 if self.gaps else self.used, seq, time)
         self.watch = seq
         self._lower()
 
     def take_high(self) -> int:
-        """The highest value since the last call; starts the next sample."""
+        """The highest value since the last call. Starts the next sample."""
         self._lower()
         high, self.high_before = self.high_before, 0
         return high
 
     def _lower(self) -> None:
+        if self.gaps:
+            return
         high, self.high = self.high, self.used
         if high > self.high_before:
             self.high_before = high
 
     def copy(self) -> Total:
-        """A total that is what this one is, and was what this one was."""
+        """A total with the same values and the same peaks."""
         twin = Total(self.since, self.peak.copy())
         twin.recent = self.recent.copy()
         twin.used, twin.reserved, twin.known, twin.unknown = self.used, self.reserved, self.known, self.unknown
         twin.reserved_peak, twin.high, twin.high_before = self.reserved_peak, self.high, self.high_before
         twin.watch = self.watch
+        twin.gaps = self.gaps
+        for source in self.gaps:
+            source.held_back.append(twin)
         return twin
 
     def recounted(self, before: int, seq: int, time: float) -> None:
-        """Of a leaf: it counts on other chips now; on ``before`` of them until now."""
+        """Leaf only: the chips on which it counts have changed. It counted on ``before`` chips until now."""
 
     def stops(self, allocation: Allocation) -> None:
-        """Of a leaf: an allocation counts nowhere for a moment or for good, but is still live."""
+        """Leaf only: an allocation stops counting, for a moment or forever, although it is still live."""
 
     def arrived(self, used: int, seq: int, time: float) -> None:
-        """Of a leaf: so many bytes were added to all totals of its chain at once."""
+        """Leaf only: ``used`` bytes were added to all totals of its chain at once."""
 
     def buried(self, dead: DeadAllocations, kind: int) -> None:
-        """Of a leaf: all its allocations went at once, and were removed from its chain."""
+        """Leaf only: all its allocations were freed at once, and subtracted from its chain."""
 
     def merge(self, other: Total) -> None:
-        """Count another total's allocations here too, as when a chip's name becomes known; peaks are the caller's."""
+        """Add the allocations of another total, for example when a device turns out to be this chip.
+
+        The caller updates the peaks.
+        """
         self.reserved += other.reserved
         self.known += other.known
         self.unknown += other.unknown
@@ -256,7 +303,7 @@ class Total:
         self.used += other.used
 
     def drop(self, other: Total) -> None:
-        """Stop counting another total's allocations here."""
+        """Subtract the allocations of another total."""
         self.used -= other.used
         self.reserved -= other.reserved
         self.known -= other.known
@@ -264,12 +311,15 @@ class Total:
 
     @property
     def reserved_bytes(self) -> int | None:
-        """What the allocator took, None unless it is known of every live allocation."""
+        """Bytes that the allocator reserved; None if unknown for any live allocation."""
         return None if self.unknown else self.reserved
 
 
 class TotalWithContents:
-    """A total that can say everything that was live at its peak, also what it does not count (see ``beside``)."""
+    """A total that can list all allocations that were live at its peak.
+
+    These include allocations that the total does not count. They are counted in ``beside``.
+    """
 
     def __init__(self) -> None:
         self.peak = PeakContents()
@@ -277,12 +327,12 @@ class TotalWithContents:
         self.beside = _CompanionTotal(self.total)
 
     def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
-        """All that was live at the peak, given what is live now."""
+        """All allocations of the peak. ``live`` are the allocations that are live now."""
         return self.peak.allocations(live)
 
 
 class LeafOfAllChips(Total):
-    """A leaf that counts in a total over all chips as well: there once for each of its chips."""
+    """A leaf that also counts in a total over all chips, once for each of its chips."""
 
     __slots__ = ("_all",)
 
@@ -335,14 +385,14 @@ class LeafOfAllChips(Total):
 
 
 class _CompanionTotal(Total):
-    """Counts for itself, but what leaves it is remembered with another total's peak."""
+    """A separate total. Allocations that are removed from it are kept in the peak of another total."""
 
     __slots__ = ("_other",)
 
     def __init__(self, other: Total) -> None:
         super().__init__()
         self._other = other
-        self.watch = 1 << 62  # whether an allocation was part of the peak is for that peak to say
+        self.watch = 1 << 62  # `leave` is called for every counted allocation: the other peak decides which it includes
 
     def rise(self, used: int, seq: int, time: float) -> None:
         self.high = used

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def added(processes: Iterable[Process]) -> list[UncertainRow]:
-    """What the agents of these processes counted, together."""
+    """The sums of the counters over these processes."""
     counts: dict[str, int] = {}
     for process in processes:
         for reason, count in process.uncertain.items():
@@ -23,6 +23,6 @@ def added(processes: Iterable[Process]) -> list[UncertainRow]:
 
 
 def of_chip(chip: Chip) -> list[ChipUncertainRow]:
-    """What the agents of the processes on a chip counted, process by process."""
+    """The counters of the processes on a chip, process by process."""
     found = {holding.source.process: None for holding in chip.holdings if holding.source.process.uncertain}
     return [{"pid": process.info.pid or None, **one} for process in found for one in listed(process.uncertain)]

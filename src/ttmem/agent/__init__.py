@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME = "libttmem_agent.so"
+FIT_LIBRARY = "libttmem_fit.so"  # loaded by `ttmem fit` beside the agent
+KERNEL_COMPILER = "ttmem_kernel_compiler"  # the stand-in of `ttmem fit`
 VARIABLE = "TTMEM_AGENT_LIBRARY"
 
 
@@ -49,4 +51,12 @@ def require(env: Mapping[str, str] = os.environ) -> Path:
     path = library(env)
     if path is None:
         raise AgentMissing(missing_reason(env))
+    return path
+
+
+def require_file(name: str) -> Path:
+    """Another file that was compiled with the agent; AgentMissing if there is none."""
+    path = Path(str(files("ttmem") / "agent" / name))
+    if not path.is_file():
+        raise AgentMissing(missing_reason({}) or f"this ttmem was installed without {name}; install it again")
     return path

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, cast
 
 from ttmem.account.allocations import Allocation, Part
 from ttmem.account.call_sites import operation_of, stack_of
 from ttmem.account.entities import Chip
-from ttmem.account.live_set import counted_chips
+from ttmem.analyze.chip_sums import ChipSums, CountedChips
 from ttmem.model.kinds import BREAKDOWN_POOL_OF, KINDS, BreakdownPool
 from ttmem.model.stack_frames import line_of
 
@@ -67,20 +67,21 @@ def contains(text: str, may_see: Viewer) -> Callable[[Allocation], bool]:
 class Breakdown:
     """Collects allocations one by one, so that a server with a million of them can work in slices.
 
-    Sizes of different pools are never added up.
+    An allocation of a mesh is counted once, with its bytes on all chips. Sizes of different pools are never added up.
     """
 
-    def __init__(self, by: str, may_see: Viewer = lambda user_id: True) -> None:
+    def __init__(self, by: str, may_see: Viewer = lambda user_id: True, counted: CountedChips | None = None) -> None:
+        """``counted`` selects chips; without it, all chips count."""
         self._by = by
+        self._counted = counted or CountedChips()
         self._key = KEYS[by]
         self._may_see = may_see
         self._pools: list[dict[str | None, _Row]] = [{} for _ in BreakdownPool]
         self._seen: dict[int | None, bool] = {}
 
-    def add(self, allocation: Allocation, among: Container[Chip] | None = None) -> None:
-        """An allocation, with what it has on each chip on which it counts; only on those ``among`` these, if given."""
-        counted = counted_chips(allocation)
-        chips = counted if among is None else tuple(chip for chip in counted if chip in among)
+    def add(self, allocation: Allocation) -> None:
+        """Add an allocation, if it counts on one of the selected chips."""
+        chips, others = self._counted.of(allocation)
         if not chips:
             return
         key = self._key(allocation) if self._by in _OPEN or self._visible(allocation) else None
@@ -89,7 +90,7 @@ class Breakdown:
             if len(rows) >= MOST_ROWS:
                 key = None
             rows.setdefault(key, _Row())
-        rows[key].add(allocation, chips)
+        rows[key].add(allocation, chips, others)
 
     def _visible(self, allocation: Allocation) -> bool:
         user_id = allocation.holding.source.process.info.user_id
@@ -110,46 +111,48 @@ class Breakdown:
         found: list[schema.BreakdownPoolRow] = []
         for pool, rows in zip(BreakdownPool, self._pools):
             if rows:
-                order = sorted(rows.items(), key=lambda item: (-item[1].bytes, item[0] or ""))
+                order = sorted(rows.items(), key=lambda item: (-item[1].sums.bytes, item[0] or ""))
                 listed = [row.json(self._by, key) for key, row in order[:limit]]
                 total = _total(rows.values())
-                found.append({"pool": pool.label, **total.sums(), "groups": len(rows), "rows": listed})
+                found.append({"pool": pool.label, **total.json_sums(), "groups": len(rows), "rows": listed})
         return found
 
 
 class _Row:
-    __slots__ = ("bytes", "chips", "count", "kinds", "largest", "reserved", "unknown")
+    __slots__ = ("kinds", "largest", "others", "reserved", "sums", "unknown")
 
     def __init__(self) -> None:
-        self.count = self.bytes = self.reserved = self.unknown = self.largest = 0
+        self.sums: ChipSums[Chip] = ChipSums()
+        self.reserved = self.unknown = 0
+        self.largest = 0  # on one chip
         self.kinds = [0] * len(KINDS)
-        self.chips: set[str] = set()
+        self.others: set[tuple[Chip, ...]] = set()  # chips of these allocations that are not selected
 
-    def add(self, allocation: Allocation, chips: tuple[Chip, ...]) -> None:
+    def add(self, allocation: Allocation, chips: tuple[Chip, ...], others: tuple[Chip, ...]) -> None:
         """Add an allocation, with its size on each of these chips."""
         size, taken = allocation.counted, allocation.taken
-        self.count += len(chips)
-        self.bytes += size * len(chips)
+        self.sums.add(chips, size)
         self.kinds[allocation.kind] += size * len(chips)
-        self.chips.update(chip.id for chip in chips)
+        if others:
+            self.others.add(others)
         if size > self.largest:
             self.largest = size
         if taken is None:
-            self.unknown += size * len(chips)
+            self.unknown += size
         else:
             self.reserved += taken * len(chips)
 
-    def sums(self) -> schema.BreakdownSum:
+    def json_sums(self) -> schema.BreakdownSum:
+        others = {chip for chips in self.others for chip in chips}
         return {
-            "count": self.count,
-            "bytes": self.bytes,
+            **self.sums.counted(),
             "reserved": self.reserved if not self.unknown else None,
-            "chips": len(self.chips),
+            "other_chips": len(others.difference(self.sums.by_chip())) if others else 0,
         }
 
     def json(self, by: str, key: str | None) -> schema.BreakdownRow:
         amounts: schema.BreakdownAmounts = {
-            **self.sums(),
+            **self.json_sums(),
             "largest": self.largest,
             "kinds": {kind.label: size for kind, size in zip(KINDS, self.kinds) if size},
         }
@@ -160,9 +163,8 @@ def _total(rows: Iterable[_Row]) -> _Row:
     """The sum of all rows of a pool."""
     total = _Row()
     for row in rows:
-        total.count += row.count
-        total.bytes += row.bytes
+        total.sums.merge(row.sums)
         total.reserved += row.reserved
         total.unknown += row.unknown
-        total.chips |= row.chips
+        total.others |= row.others
     return total

@@ -36,14 +36,20 @@ _CAUSE_OF = tuple(_CAUSES.get(kind, Cause.HELD) for kind in KINDS)
 
 def cause_of(allocation: Allocation) -> Cause:
     """The likely cause, from the properties of the allocation alone."""
-    extra = allocation.extra
-    if extra is not None:
-        if extra.system:
-            return Cause.SYSTEM
-        if extra.binary:
-            return Cause.PROGRAM_CACHE
-        if extra.kept:
-            return Cause.LIKELY_PROGRAM_CACHE
-    if allocation.kind is Kind.KERNEL and not isinstance(allocation, Part):
+    extra, part = allocation.extra, isinstance(allocation, Part)
+    if extra is None:
+        return cause_with(allocation.kind, system=False, binary=False, kept=False, part=part)
+    return cause_with(allocation.kind, system=extra.system, binary=extra.binary, kept=extra.kept, part=part)
+
+
+def cause_with(kind: Kind, *, system: bool, binary: bool, kept: bool, part: bool) -> Cause:
+    """The likely cause for an allocation with these properties; ``part`` if a program has it."""
+    if system:
+        return Cause.SYSTEM
+    if binary:
+        return Cause.PROGRAM_CACHE
+    if kept:
+        return Cause.LIKELY_PROGRAM_CACHE
+    if kind is Kind.KERNEL and not part:
         return Cause.SYSTEM  # a write into a core's kernel ring, below the allocatable L1
-    return _CAUSE_OF[allocation.kind]
+    return _CAUSE_OF[kind]

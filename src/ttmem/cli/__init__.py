@@ -23,17 +23,21 @@ if TYPE_CHECKING:
 COMMANDS = {
     "demo": "show everything on simulated devices: a server, a workload, the dashboard",
     "run": "run a command that uses ttnn and account for its device memory",
+    "fit": "find out whether a command fits on a board, without the board",
     "env": "print the environment in which a service or container reports",
     "serve": "run the allocation server",
     "smi": "show one snapshot: chips, memory, processes",
     "top": "show the live dashboard: charts, processes, the L1 of every core",
     "l1": "show the L1 of a chip, core by core",
-    "explain": "explain failed allocations in a log or an event file",
+    "explain": "explain failed allocations in a log or a recording",
     "doctor": "find out why ttmem shows nothing, or too little",
     "dump": "show what is allocated now",
-    "leaks": "show what is still held and why, with an exit code for CI",
-    "replay": "show the account of a recorded event file",
-    "import": "convert graph captures and reports of ttnn to an event file",
+    "leaks": "show what grows and what is held, with an exit code for CI",
+    "replay": "show a moment of a recording",
+    "stats": "show statistics of a recording: what allocates, life times, fragmentation",
+    "tree": "show what was live at a moment of a recording, by call tree",
+    "diff": "compare two runs, with an exit code for CI",
+    "import": "convert graph captures and reports of ttnn to a recording",
     "completion": "print a completion script for bash, zsh or tcsh",
 }
 _MODULES = {"import": "import_"}  # the command's name is a keyword of Python
@@ -86,6 +90,7 @@ def _plain(message: str) -> str:
         (r"argument (.+): not allowed with argument (.+)", r"\1 and \2 cannot be used together"),
         (r"argument (.+): expected one argument", r"\1 needs a value"),
         (r"argument (.+): ignored explicit argument (.*)", r"\1 takes no value, not \2"),
+        (r"the following arguments are required: (\S+), (\S+)", r"\1 and \2 are missing"),
         (r"the following arguments are required: (.*)", r"\1 is missing"),
         (r"unrecognized arguments: (.*)", r"unknown option or argument: \1"),
         (r"argument (.+?): (.*)", r"\1: \2"),
@@ -166,6 +171,10 @@ def _module(name: str) -> Any:
 
 
 def _parsed(parser: argparse.ArgumentParser, rest: list[str]) -> argparse.Namespace:
+    for option in ("--at", "--from", "--until"):
+        if option in rest[:-1] and rest[rest.index(option) + 1].startswith("-"):  # -1s is a moment, no option
+            place = rest.index(option)
+            rest = [*rest[:place], f"{option}={rest[place + 1]}", *rest[place + 2 :]]
     try:
         return parser.parse_args(rest)
     except SystemExit:

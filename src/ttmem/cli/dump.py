@@ -66,6 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--by", choices=("op", "line", "stack", "shape", "kind", "program"), help="group live allocations by this"
     )
+    parser.add_argument("--file", metavar="FILE", help="recording to read instead of asking a server")
+    parser.add_argument("--at", metavar="MOMENT", help="moment of the recording, as in `ttmem replay`")
     what.add_argument("--reports", metavar="DIR", help="read tt-metal's memory reports there, often generated/reports")
     add_style(parser)
     add_utc(parser)
@@ -73,9 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.reports is not None:
-        if args.pids or args.chips or args.kinds or args.top:
-            raise UsageError("--pid, --chip, --kind and --top select what a server tracks, not --reports")
+        if args.pids or args.chips or args.kinds or args.top or args.file:
+            raise UsageError("--pid, --chip, --kind, --top and --file select what a server tracks, not --reports")
         return _reports(args)
+    if args.file is not None or args.at is not None:
+        print(_of_file(args))
+        return 0
     try:
         with Answered("dump"):
             text = _by(args) if args.by is not None else _dump(args)
@@ -111,6 +116,37 @@ def _by(args: argparse.Namespace) -> str:
     if args.json:
         return json.dumps(found)
     return render(found, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color))
+
+
+def _of_file(args: argparse.Namespace) -> str:
+    """The same from a recording."""
+    from ttmem.cli.recorded import check_at, replay, titled
+    from ttmem.documents.dump import DumpFilter
+    from ttmem.documents.of_account import breakdown_of, dump_of
+    from ttmem.model.kinds import KIND_BY_LABEL, KINDS
+    from ttmem.show import breakdown_table, dump_text
+
+    check_at(args)
+    found = replay(args.file, args.at)
+    top = args.top or (MAX_ROWS if args.by is not None else LISTED)
+    query = _query(args, found.snapshot, top)
+    wanted = DumpFilter(
+        chips=frozenset(query["chip"].split(",")) if "chip" in query else None,
+        pids=frozenset(map(int, query["pid"].split(","))) if "pid" in query else None,
+        kinds=frozenset(KIND_BY_LABEL[label] for label in query["kind"].split(",")) if "kind" in query else
+        frozenset(KINDS),
+        limit=top,
+    )  # fmt: skip
+    style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
+    if args.by is not None:
+        groups = breakdown_of(found.ledger, args.by, wanted, top)
+        return json.dumps(groups) if args.json else titled(found.where, breakdown_table.render(groups, style), style)
+    listed = dump_of(found.ledger, wanted, found.time)
+    return (
+        json.dumps(listed)
+        if args.json
+        else titled(found.where, dump_text.render(listed, found.snapshot, style, top), style)
+    )
 
 
 def _snapshot(args: argparse.Namespace) -> schema.Snapshot:

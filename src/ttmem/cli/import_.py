@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert ttnn's own recordings to an event file, to inspect a run that was made without ttmem.
+"""Convert ttnn's own recordings to a recording of ttmem, to inspect a run that was made without ttmem.
 
 FILE is a graph capture (the JSON list of nodes), a report.json of ttnn.graph.end_graph_capture_to_file, a db.sqlite of
 ttnn.graph.import_report, or a folder with one of them. `ttmem replay`, `ttmem l1 --file` and `ttmem explain` read
-the event file.
+the result.
 
 Exit code: 0 written, 1 the file cannot be read, holds nothing, or the output cannot be written, 2 wrong usage.
 """
@@ -24,7 +24,7 @@ from ttmem.imports.graph import NotACapture
 from ttmem.imports.import_result import summary, write
 from ttmem.imports.to_events import EventTranslation
 from ttmem.model.geometry import BOARDS
-from ttmem.recording.output_files import EVENTS, check_replaceable
+from ttmem.recording.output_files import RECORDING, check_replaceable
 from ttmem.show.import_text import render
 from ttmem.show.text import style_of
 from ttmem.wire.api_client import MALFORMED
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="OUT",
-        help="event file to write (default: the name of FILE with .events, in this folder)",
+        help="recording to write (default: the name of FILE with .ttmem, in this folder)",
     )
     parser.add_argument(
         "--board", choices=sorted(BOARDS), help="board of the chips, if the file does not contain it (a bare capture)"
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.file)
     try:
         path = find(path)
-        out = Path(args.output) if args.output else Path(f"{path.stem}.events")
+        out = Path(args.output) if args.output else Path(f"{path.stem}.ttmem")
         _check_output(out)
         found = _translated(args, path, out)
     except NotACapture as error:
@@ -91,6 +91,6 @@ def _translated(args: argparse.Namespace, path: Path, out: Path) -> Import:
 def _check_output(out: Path) -> None:
     """Check the output file before a long file is read."""
     try:
-        check_replaceable(str(out), EVENTS)
+        check_replaceable(str(out), RECORDING)
     except OSError as error:
         raise CommandError(f"cannot write {out}: {error.strerror}") from None

@@ -2,7 +2,7 @@
 """Show the L1 of a chip, core by core: how full each core is, and how close circular buffers are to L1 buffers.
 
 With --core, also show the map of that core: what is at which address, and who holds it. The data comes from a server or
-from an event file.
+from a recording.
 
 Exit code: 0 shown, 1 no server, no such file, chip or core, or another error, 2 wrong usage.
 """
@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from ttmem.account.ledger import Ledger
 from ttmem.cli import Answered, CommandError, UsageError
 from ttmem.cli.options import add_chip, add_socket, add_style, api_socket
-from ttmem.cli.replay import replay
+from ttmem.cli.recorded import add_file, replay, titled
 from ttmem.documents.common_text import chip_numbers
 from ttmem.documents.cores import SCHEMA, Cores, parse_core
 from ttmem.documents.unknown_rows import SCHEMA as snapshot_schema
@@ -45,10 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.cores/1"')
     where = parser.add_mutually_exclusive_group()
     add_socket(where)
-    where.add_argument("--file", metavar="FILE", help="event file to read instead of asking a server")
-    parser.add_argument(
-        "--at", metavar="TIME", help="moment of the event file, as in `ttmem replay` (default: its end)"
-    )
+    add_file(parser, where)
     add_style(parser)
 
 
@@ -83,9 +80,12 @@ def _of_server(args: argparse.Namespace) -> str:
 
 
 def _of_file(args: argparse.Namespace) -> str:
-    ledger, snapshot = replay(args.file, args.at)
-    chip, query = _asked(args, snapshot)
-    return _text(args, snapshot, chip, _cores(ledger, query))
+    recorded = replay(args.file, args.at)
+    chip, query = _asked(args, recorded.snapshot)
+    text = _text(args, recorded.snapshot, chip, _cores(recorded.ledger, query))
+    if args.json:
+        return text
+    return titled(recorded.where, text, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color))
 
 
 def _asked(args: argparse.Namespace, snapshot: schema.Snapshot) -> tuple[schema.ChipRow, dict[str, str]]:
@@ -126,8 +126,7 @@ def _chosen(args: argparse.Namespace, snapshot: schema.Snapshot) -> schema.ChipR
     """The chip of the -d option, or the one with the least headroom."""
     chips = snapshot["chips"]
     if not chips and args.file is not None:
-        when = "at its end; choose a time with --at" if args.at is None else "at that time; choose another with --at"
-        raise CommandError(f"{args.file}: no process uses a chip {when}")
+        raise CommandError(f"{args.file}: no process uses a chip at that moment; choose another with --at")
     if not chips:
         raise CommandError("no chip is known; `ttmem doctor` looks for the reason")
     if args.chip is not None:

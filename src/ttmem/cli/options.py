@@ -29,6 +29,16 @@ def _path(text: str) -> str:
     return text
 
 
+def size(text: str) -> int:
+    """The type of an option that is a size such as 64K."""
+    from ttmem.model.units import parse
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def api_socket(args: argparse.Namespace) -> str | None:
     """The API socket of the server of --socket, which may name either of its sockets; None without the option."""
     if args.socket is None:

@@ -5,10 +5,10 @@ Signals, terminal, output and exit code of the command stay the same. When it ha
 standard error: memory at the peak and at the end, leaks, and the cause of a failed allocation. If there is a server,
 the command also reports to it.
 
-Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found tensors that
-were never freed, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if one of these options was given and the run
-was not recorded completely, or no device was opened. 5 comes before 3 and 4 if the agent's counters make the result
-uncertain. 126 or 127 if the command cannot be run.
+Exit code: the command's own (128 + N if signal N ended it). If that is 0: 3 if --fail-on-leak found buffers that
+grow from step to step, 4 if a budget (--max-l1, --max-dram) was exceeded, 5 if one of these options was given and the
+run was not recorded completely, or no device was opened. 5 comes before 3 and 4 if the agent's counters make the
+result uncertain. 126 or 127 if the command cannot be run.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ import json
 import os
 import socket
 import sys
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
-from ttmem.cli.options import add_socket, add_stacks, stack_frames
+from ttmem.cli.options import add_socket, add_stacks, size, stack_frames
 from ttmem.documents.run_document import BREAKDOWNS
 from ttmem.model.printable import printable
-from ttmem.model.units import parse
 from ttmem.recording.output_files import RUN_REPORT, open_report, overwrite
 from ttmem.run.budget_verdicts import Limits, judge
 from ttmem.run.launch import LaunchError
 from ttmem.run.launch import run as launch
+from ttmem.run.recorded_facts import run_facts
 from ttmem.run.result import result_of
 from ttmem.run.session import Session
 from ttmem.show.run_text import render
@@ -38,7 +39,7 @@ from ttmem.show.text import style_of
 from ttmem.wire.endpoint import connect
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import Run
+    from ttmem.model.schema import Leaks, Run
 
 _ANSWER_SECONDS = 5.0
 
@@ -50,13 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record",
         metavar="FILE",
-        help="write all events to FILE, for `ttmem replay`, `ttmem l1 --file` and `ttmem explain`",
+        help="write a recording to FILE, for `ttmem replay`, `ttmem explain`, and commands with --file",
     )
     parser.add_argument("--quiet", action="store_true", help="print no summary; verdicts and errors are still printed")
     add_socket(parser, "socket of a server that must be there and is reported to (default: the first found, if any)")
-    parser.add_argument("--fail-on-leak", action="store_true", help="exit 3 if tensors are left when the devices close")
-    parser.add_argument("--max-l1", metavar="SIZE", type=_size, help="exit 4 if buffers took more L1 on a chip")
-    parser.add_argument("--max-dram", metavar="SIZE", type=_size, help="exit 4 if buffers took more DRAM on a chip")
+    parser.add_argument(
+        "--fail-on-leak", action="store_true", help="exit 3 if buffers grow from step to step; see `ttmem leaks`"
+    )
+    parser.add_argument("--max-l1", metavar="SIZE", type=size, help="exit 4 if buffers took more L1 on a chip")
+    parser.add_argument("--max-dram", metavar="SIZE", type=size, help="exit 4 if buffers took more DRAM on a chip")
     add_stacks(parser)
     parser.add_argument(
         "--by",
@@ -69,13 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run")
 
 
-def _size(text: str) -> int:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
@@ -86,23 +82,42 @@ def run(args: argparse.Namespace) -> int:
         _check_server(args.socket)
     out = _open_report(args.json) if args.json else None
     gc.set_threshold(10_000, 5, 1_000_000)  # as in the server, for the same reason
-    with _session(args.record) as session:
-        try:
-            ended = launch(command, session, os.environ, args.socket, stacks=stack_frames(args))
-        except AgentMissing as error:
-            raise CommandError(str(error)) from None
-        except LaunchError as error:
-            _warn(str(error))
-            return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
-        result = result_of(command, ended, session, socket.gethostname())
+    with TemporaryDirectory(prefix="ttmem-run-") as folder:
+        # Leaks are judged by everything that happened, so they need a recording.
+        record = args.record or (os.path.join(folder, "run.ttmem") if args.fail_on_leak else None)
+        with _session(record, command) as session:
+            try:
+                ended = launch(command, session, os.environ, args.socket, stacks=stack_frames(args))
+            except AgentMissing as error:
+                raise CommandError(str(error)) from None
+            except LaunchError as error:
+                _warn(str(error))
+                return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
+            session.ended(ended.exit_code)
+            result = result_of(command, ended, session, socket.gethostname())
+        leaks = _leaks(record) if args.fail_on_leak and record is not None else None
     written = out is None or _write(out, args.json, result.document)
     if not args.quiet:
         style = style_of(sys.stderr, colour=not args.no_color)
         _print(render(result.document, style, args.by or ("line" if args.stacks else "op")))
-    verdicts = judge(result, Limits(args.fail_on_leak, args.max_dram, args.max_l1))
+    verdicts = judge(result, Limits(args.fail_on_leak, args.max_dram, args.max_l1), leaks)
     for line in verdicts.lines:
         _warn(line)
     return verdicts.exit_code or (0 if written else 1)
+
+
+def _leaks(record: str) -> Leaks | None:
+    """The leaks of a run; None if its recording cannot be read."""
+    from ttmem.documents.leaks import Request
+    from ttmem.documents.recorded_leaks import recorded_leaks
+    from ttmem.recording.recording_file import load
+
+    try:
+        with load(record) as recording:
+            return recorded_leaks(recording, Request())
+    except (OSError, ValueError) as error:
+        _warn(f"leaks cannot be judged: {error}")
+        return None
 
 
 def _check_server(path: str) -> None:
@@ -116,9 +131,9 @@ def _check_server(path: str) -> None:
         ) from None
 
 
-def _session(record: str | None) -> Session:
+def _session(record: str | None, command: list[str]) -> Session:
     try:
-        return Session(_warn, record)
+        return Session(_warn, record, run_facts(command) if record is not None else None)
     except OSError as error:
         raise CommandError(f"cannot write {record}: {error.strerror}" if record else str(error)) from None
 

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 
 from ttmem.cli import CommandError, UsageError, complain
-from ttmem.cli.options import add_socket
+from ttmem.cli.options import add_socket, size
 from ttmem.ingest.legacy_log import STYLES
 from ttmem.server.daemon import Options, ServeError, Server
 from ttmem.server.listen import ListenError
@@ -22,7 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser, "event socket to listen on (default: $TTMEM_SOCKET, otherwise the path for this user)")
     add("--group", metavar="NAME", help="group that may connect (default: only the owner may)")
     add("--no-legacy-path", action="store_true", help=f"do not also listen on {LEGACY_PATH}")
-    add("--record", metavar="FILE", help="write all events to FILE, for `ttmem replay`")
+    add("--record", metavar="FILE", help="write a recording to FILE, for `ttmem replay` and commands with --file")
+    add(
+        "--record-limit", metavar="SIZE", type=size,
+        help="make the recording a folder of at most SIZE, such as 2G; the oldest parts of it are deleted",
+    )  # fmt: skip
     add(
         "--metrics",
         metavar="[HOST:]PORT",
@@ -42,11 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.record_limit is not None and args.record is None:
+        raise UsageError("--record-limit needs --record")
     options = Options(
         socket=args.socket or default_path(),
         group=args.group,
         legacy_path=None if args.no_legacy_path else LEGACY_PATH,
         record=args.record,
+        record_limit=args.record_limit,
         metrics=_address(args.metrics) if args.metrics else None,
         log_format=args.log_format,
         log_style=args.log_style,

@@ -57,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "made running jobs slower or hang; this adds remote chips and more telemetry",
     )  # fmt: skip
     add_socket(parser)
+    parser.add_argument("--file", metavar="FILE", help="recording to read instead of the machine and its server")
+    parser.add_argument("--at", metavar="MOMENT", help="moment of the recording, as in `ttmem replay`")
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # for tests: files of a machine
 
 
@@ -75,6 +77,12 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     view = _View(args)
     watched = args.watch or args.refresh or args.count
+    if args.file is not None or args.at is not None:
+        from ttmem.cli.recorded import check_at
+
+        check_at(args)
+        if watched or args.umd:
+            raise UsageError("a recording does not change: leave out -w, -r, -n and --umd")
     if args.umd and watched:
         raise UsageError("--umd opens the chips, so it prints only one snapshot; leave out --umd, or -w, -r and -n")
     if not watched:
@@ -120,6 +128,17 @@ class _View:
 
     def _shown(self, form: Callable[[Snapshot], str]) -> str:
         """A new snapshot, formatted by ``form``."""
+        if self._args.file is not None:
+            from ttmem.cli.recorded import replay, titled
+            from ttmem.show.text import style_of
+
+            found = replay(self._args.file, self._args.at)
+            shown = form(self._picked(found.snapshot))
+            if self._args.json or self._args.csv:
+                return shown
+            return titled(
+                found.where, shown, style_of(sys.stdout, ascii=self._args.ascii, colour=not self._args.no_color)
+            )
         snapshot = self._source.snapshot()
         if not self._source.answered:
             return form(self._picked(snapshot))

@@ -9,7 +9,7 @@ import os
 import weakref
 from collections.abc import Callable
 from operator import index
-from typing import Any
+from typing import Any, Union
 
 from ttmem.collect import sender_pool as shared
 from ttmem.collect.meters import Reading
@@ -17,6 +17,7 @@ from ttmem.collect.sender import Sender
 from ttmem.model.core_sets import MAX_Y, ROW
 from ttmem.model.events import (
     Allocated,
+    Device,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -30,10 +31,13 @@ from ttmem.model.events import (
 )
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import KERNEL_KINDS, KIND_BY_LABEL, KINDS, Confidence, Kind, covers
+from ttmem.model.validation import MAX_DEVICE_NUMBER
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
+from ttmem.wire.client_records import MAX_MESH_DEVICES
 from ttmem.wire.handshake import hello
 
+DeviceId = Union[int, tuple[int, ...]]  # a device, or the devices of a mesh
 ENABLE_VARIABLE = "TT_ALLOC_TRACKING_ENABLED"
 _EXIT_SECONDS = 0.2
 _MAX = 1 << 64
@@ -52,9 +56,11 @@ class AllocationClient:
     >>> client.is_enabled()
     False
 
-    ``buffer_type`` is a kind's name, its number, or a ``Kind``. It reports only if TT_ALLOC_TRACKING_ENABLED is "1" or
-    ``enabled`` is true. Reporting never raises for a bad value: it is counted in ``stats()["rejected"]``. Clients of a
-    process with the same source name are one source: they share the live table and the connection.
+    ``device_id`` is a device number of the process, or a tuple of the numbers of a mesh: what is reported on a mesh is
+    one allocation that is on all its devices. ``buffer_type`` is a kind's name, its number, or a ``Kind``. It reports
+    only if TT_ALLOC_TRACKING_ENABLED is "1" or ``enabled`` is true. Reporting never raises for a bad value: it is
+    counted in ``stats()["rejected"]``. Clients of a process with the same source name are one source: they share the
+    live table and the connection.
     """
 
     def __init__(
@@ -82,7 +88,7 @@ class AllocationClient:
         return self._enabled
 
     def report_allocation(
-        self, *, device_id: int, size: int, buffer_type: Kind | int | str, buffer_id: int,
+        self, *, device_id: DeviceId, size: int, buffer_type: Kind | int | str, buffer_id: int,
         reserved: int | None = None, allocator: int = 0, tag: str | None = None, system: bool = False,
     ) -> None:  # fmt: skip
         """A buffer was allocated at address ``buffer_id``.
@@ -93,14 +99,14 @@ class AllocationClient:
             self._put_allocated(device_id, buffer_type, buffer_id, size, 0, reserved, 0, allocator, tag, False, system)
 
     def report_deallocation(
-        self, *, device_id: int, buffer_id: int, buffer_type: Kind | int | str | None = None, allocator: int = 0
+        self, *, device_id: DeviceId, buffer_id: int, buffer_type: Kind | int | str | None = None, allocator: int = 0
     ) -> None:
         """A buffer is about to be freed. Without a type, it is looked up by its address."""
         if self._enabled:
             self._put_freed(device_id, buffer_type, buffer_id, 0, allocator)
 
     def report_cb_allocation(
-        self, *, device_id: int, size: int, cb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
+        self, *, device_id: DeviceId, size: int, cb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
         tag: str | None = None,
     ) -> None:  # fmt: skip
         """A circular buffer exists. ``cores`` is a mask (``ttmem.model.core_sets``), ``size`` its bytes on all of them.
@@ -110,12 +116,12 @@ class AllocationClient:
         if self._enabled:
             self._put_allocated(device_id, Kind.CB, cb_id, size, program, None, cores, 0, tag, shared)
 
-    def report_cb_deallocation(self, *, device_id: int, cb_id: int, program: int = 0, cores: int = 0) -> None:
+    def report_cb_deallocation(self, *, device_id: DeviceId, cb_id: int, program: int = 0, cores: int = 0) -> None:
         if self._enabled:
             self._put_freed(device_id, Kind.CB, cb_id, program, 0, cores)
 
     def report_dfb_allocation(
-        self, *, device_id: int, size: int, dfb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
+        self, *, device_id: DeviceId, size: int, dfb_id: int, program: int = 0, cores: int = 0, shared: bool = False,
         tag: str | None = None,
     ) -> None:  # fmt: skip
         """A dataflow buffer exists; parameters as for a circular buffer. It is freed with its program."""
@@ -123,14 +129,14 @@ class AllocationClient:
             self._put_allocated(device_id, Kind.DFB, dfb_id, size, program, None, cores, 0, tag, shared)
 
     def report_scratchpad_allocation(
-        self, *, device_id: int, size: int, address: int, program: int = 0, cores: int = 0, tag: str | None = None
+        self, *, device_id: DeviceId, size: int, address: int, program: int = 0, cores: int = 0, tag: str | None = None
     ) -> None:
         """A program has a scratchpad on these cores; ``size`` is its bytes on all of them."""
         if self._enabled:
             self._put_allocated(device_id, Kind.SCRATCHPAD, address, size, program, None, cores, 0, tag)
 
     def report_kernel_load(
-        self, *, device_id: int, size: int, kernel_id: int, kernel_type: int = 0, program: int = 0,
+        self, *, device_id: DeviceId, size: int, kernel_id: int, kernel_type: int = 0, program: int = 0,
         cores: int = 0, tag: str | None = None,
     ) -> None:  # fmt: skip
         """A kernel was loaded: ``size`` is its binary times its cores; type 0 application, 1 fabric, 2 dispatch."""
@@ -142,23 +148,23 @@ class AllocationClient:
                 return
             self._put_allocated(device_id, kind, kernel_id, size, program, None, cores, 0, tag)
 
-    def report_kernel_unload(self, *, device_id: int, kernel_id: int, program: int = 0, cores: int = 0) -> None:
+    def report_kernel_unload(self, *, device_id: DeviceId, kernel_id: int, program: int = 0, cores: int = 0) -> None:
         if self._enabled:
             self._put_freed(device_id, Kind.KERNEL, kernel_id, program, 0, cores)
 
     def report_program_compiled(
-        self, *, device_id: int, program: int, ring: int = 0, metal_id: int = 0, tag: str | None = None
+        self, *, device_id: DeviceId, program: int, ring: int = 0, metal_id: int = 0, tag: str | None = None
     ) -> None:
         """A program exists: the bytes it needs in a core's kernel ring, tt-metal's number for it, and its name."""
         if self._enabled:
             self._put_checked(ProgramCompiled, device_id, program, ring, metal_id, tag)
 
-    def report_program_run(self, *, device_id: int, program: int, cores: int) -> None:
+    def report_program_run(self, *, device_id: DeviceId, program: int, cores: int) -> None:
         """A program was launched on these cores: its circular buffers are resident there."""
         if self._enabled:
             self._put_checked(ProgramRun, device_id, program, cores)
 
-    def report_program_destroyed(self, *, device_id: int, program: int) -> None:
+    def report_program_destroyed(self, *, device_id: DeviceId, program: int) -> None:
         """A program was destroyed, with its circular buffers and kernels."""
         if self._enabled:
             self._put_checked(ProgramDestroyed, device_id, program)
@@ -168,12 +174,12 @@ class AllocationClient:
         if self._enabled:
             self._put_checked(DeviceOpened, device_id, chip)
 
-    def report_device_close(self, *, device_id: int) -> None:
+    def report_device_close(self, *, device_id: DeviceId) -> None:
         if self._enabled:
             self._put_checked(DeviceClosed, device_id)
 
     def report_memory_view(
-        self, *, device_id: int, buffer_type: Kind | int | str, banks: int, size: int, allocated: int,
+        self, *, device_id: DeviceId, buffer_type: Kind | int | str, banks: int, size: int, allocated: int,
         largest_free: int, allocator: int = 0,
     ) -> None:  # fmt: skip
         """The numbers of an allocator for one kind of memory, in bytes of one bank; 0 banks if it has none."""
@@ -217,13 +223,15 @@ class AllocationClient:
         self._leave.atexit = False
 
     def _put_allocated(
-        self, device: int, kind: Kind | int | str, address: int, size: int, program: int, reserved: int | None = None,
-        cores: int = 0, allocator: int = 0, tag: str | None = None, shared: bool = False, system: bool = False,
+        self, device: DeviceId, kind: Kind | int | str, address: int, size: int, program: int,
+        reserved: int | None = None, cores: int = 0, allocator: int = 0, tag: str | None = None, shared: bool = False,
+        system: bool = False,
     ) -> None:  # fmt: skip
         try:
             known = kind if type(kind) is Kind else _kind(kind)
-            device, address, size, program = index(device), index(address), index(size), index(program)
-            if not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 < size < _MAX and 0 <= program < _MAX):
+            where = _device(device)
+            address, size, program = index(address), index(size), index(program)
+            if not (0 <= address < _MAX and 0 < size < _MAX and 0 <= program < _MAX):
                 raise ValueError
             extra = None
             if reserved is not None or tag is not None or cores or allocator or shared or system:
@@ -231,21 +239,23 @@ class AllocationClient:
         except Exception:  # a check of a bad value may raise anything
             self._rejected += 1
             return
-        self._sender.put(_new(Allocated, (device, known, address, size, program, 0, extra, 0)))
+        self._sender.put(_new(Allocated, (where, known, address, size, program, 0, extra, 0)))
 
     def _put_freed(
-        self, device: int, kind: Kind | int | str | None, address: int, program: int, allocator: int = 0, cores: int = 0
-    ) -> None:
+        self, device: DeviceId, kind: Kind | int | str | None, address: int, program: int, allocator: int = 0,
+        cores: int = 0,
+    ) -> None:  # fmt: skip
         try:
             known = None if kind is None else _kind(kind)
-            device, address, program, allocator = index(device), index(address), index(program), index(allocator)
-            if not (0 <= device < 1 << 31 and 0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32):
+            where = _device(device)
+            address, program, allocator = index(address), index(program), index(allocator)
+            if not (0 <= address < _MAX and 0 <= program < _MAX and 0 <= allocator < 1 << 32):
                 raise ValueError
             cores = _integer(cores, _CORES_END)
         except Exception:
             self._rejected += 1
             return
-        self._sender.put(_new(Freed, (device, known, address, 0, program, allocator, cores, 0)))
+        self._sender.put(_new(Freed, (where, known, address, 0, program, allocator, cores, 0)))
 
     def _put_checked(self, make: Callable[..., Event], *values: Any) -> None:
         """For rare events: put the event as the server will decode it."""
@@ -255,6 +265,21 @@ class AllocationClient:
             self._rejected += 1
         else:
             self._sender.put(event)
+
+
+def _device(device: DeviceId) -> Device:
+    """The number of a device, or the numbers of a mesh; ValueError or TypeError if it is neither."""
+    if type(device) is not tuple:
+        number = index(device)  # type: ignore[arg-type]
+        if not 0 <= number < 1 << 31:
+            raise ValueError
+        return number
+    numbers = tuple(map(index, device))
+    if not numbers or len(numbers) > MAX_MESH_DEVICES or len(set(numbers)) < len(numbers):
+        raise ValueError
+    if min(numbers) < 0 or max(numbers) > MAX_DEVICE_NUMBER:
+        raise ValueError
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def _kind(kind: Kind | int | str) -> Kind:
@@ -275,7 +300,9 @@ def _integer(value: int, end: int = _MAX) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A field of an event: text, a chip or None unchanged, anything else as a number."""
+    """A field of an event: text, a chip or None unchanged, the devices of a mesh, anything else as a number."""
+    if type(value) is tuple:
+        return _device(value)
     return value if value is None or isinstance(value, (str, ChipInfo)) else _integer(value, _CORES_END)
 
 

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TextIO, TypeVar, Union
 
-from ttmem.collect.client import AllocationClient
+from ttmem.collect.client import AllocationClient, DeviceId
 from ttmem.model.core_sets import Cores, core_id, mask_from
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import KERNEL_KINDS, Confidence, Kind
@@ -33,7 +33,7 @@ class Chip(Protocol):
 
 
 class Mesh(Protocol):
-    """A device that consists of several; a report on it is a report on each."""
+    """A device that consists of several; what is reported on it is on each of them, at the same address."""
 
     def get_devices(self) -> Sequence[Chip]: ...
 
@@ -70,12 +70,6 @@ class _Held:
         self.cbs: dict[tuple[int, int], int] = {}  # bytes by address and cores
         self.kernels: dict[int, _Loaded] = {}
         self.end_reported = False  # whether its end must be reported, because more than these was reported
-
-
-def devices_of(device: Device) -> Sequence[Chip]:
-    """The devices of a mesh, or the device itself."""
-    listed = getattr(device, "get_devices", None)
-    return listed() if listed is not None else [device]  # type: ignore[list-item]
 
 
 def cores_or_none(cores: Cores) -> int:
@@ -132,9 +126,10 @@ class GraphTracker:
         self._backtrace = os.environ.get(BACKTRACE_VARIABLE) == "1" if backtrace is None else backtrace
         self._stream = stream
         self.rejected = 0
-        self._programs: dict[tuple[int, int], _Held] = {}  # by device and program
-        self._homes: dict[tuple[int, int], list[int]] = {}  # programs that loaded a kernel, by device and kernel
-        self._writes: dict[tuple[int, int], int] = {}
+        self._programs: dict[tuple[DeviceId, int], _Held] = {}  # by device or mesh, and program
+        self._homes: dict[tuple[DeviceId, int], list[int]] = {}  # programs that loaded a kernel, by device and kernel
+        self._writes: dict[tuple[DeviceId, int], int] = {}
+        self._meshes: set[tuple[int, ...]] = set()  # about which something was reported
         self._lock = threading.RLock()  # reentrant, because a finalizer may take it again
         _trackers.add(self)
 
@@ -154,12 +149,25 @@ class GraphTracker:
 
     @_guarded
     def track_device_close(self, device: Chip) -> None:
-        """The device was closed, with everything on it."""
-        number = device.id
-        self._programs = {key: held for key, held in self._programs.items() if key[0] != number}
-        self._homes = {key: programs for key, programs in self._homes.items() if key[0] != number}
-        self._writes = {key: size for key, size in self._writes.items() if key[0] != number}
-        self.client.report_device_close(device_id=number)
+        """The device was closed, with everything on it, and with every mesh that it is a part of."""
+        meshes = [mesh for mesh in self._meshes if device.id in mesh]
+        self._meshes.difference_update(meshes)
+        devices: list[DeviceId] = [*meshes, device.id]
+        for closed in devices:
+            self._programs = {key: held for key, held in self._programs.items() if key[0] != closed}
+            self._homes = {key: programs for key, programs in self._homes.items() if key[0] != closed}
+            self._writes = {key: size for key, size in self._writes.items() if key[0] != closed}
+            self.client.report_device_close(device_id=closed)
+
+    def _where(self, device: Device) -> DeviceId:
+        """The number of a device, or the numbers of the devices of a mesh."""
+        listed = getattr(device, "get_devices", None)
+        chips: Sequence[Chip] = listed() if listed is not None else [device]  # type: ignore[list-item]
+        numbers = tuple(chip.id for chip in chips)
+        if len(numbers) == 1:
+            return numbers[0]
+        self._meshes.add(numbers)
+        return numbers
 
     # -- buffers -------------------------------------------------------------------------------------------------
 
@@ -168,23 +176,22 @@ class GraphTracker:
         """A buffer was allocated. Views are ignored."""
         if not getattr(buffer, "owns_data", True):
             return
-        for device in devices_of(buffer.device):
-            self.client.report_allocation(
-                device_id=device.id, size=buffer.size, buffer_type=buffer.buffer_type, buffer_id=buffer.address,
-                reserved=getattr(buffer, "reserved", None), allocator=getattr(buffer, "allocator_id", 0),
-                tag=getattr(buffer, "tag", None), system=getattr(buffer, "system", False),
-            )  # fmt: skip
+        self.client.report_allocation(
+            device_id=self._where(buffer.device), size=buffer.size, buffer_type=buffer.buffer_type,
+            buffer_id=buffer.address, reserved=getattr(buffer, "reserved", None),
+            allocator=getattr(buffer, "allocator_id", 0), tag=getattr(buffer, "tag", None),
+            system=getattr(buffer, "system", False),
+        )  # fmt: skip
 
     @_guarded
     def track_deallocate(self, buffer: Buffer) -> None:
         """A buffer's memory is about to be freed."""
         if not getattr(buffer, "owns_data", True):
             return
-        for device in devices_of(buffer.device):
-            self.client.report_deallocation(
-                device_id=device.id, buffer_id=buffer.address, buffer_type=buffer.buffer_type,
-                allocator=getattr(buffer, "allocator_id", 0),
-            )  # fmt: skip
+        self.client.report_deallocation(
+            device_id=self._where(buffer.device), buffer_id=buffer.address, buffer_type=buffer.buffer_type,
+            allocator=getattr(buffer, "allocator_id", 0),
+        )  # fmt: skip
 
     # -- programs ------------------------------------------------------------------------------------------------
 
@@ -198,18 +205,18 @@ class GraphTracker:
             return
         cores = cores_or_none(core_range)
         total = size * cores.bit_count()
-        for one in devices_of(device):
-            known = self._held(one, program).cbs
-            if known.get((address, cores)) == total or (globally_allocated and (address, cores) in known):
-                continue  # already reported, or inside a buffer that is counted anyway
-            if (address, cores) in known:
-                self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
-            if total > 0:
-                known[address, cores] = total
-            self.client.report_cb_allocation(
-                device_id=one.id, size=total, cb_id=address, program=program, cores=cores, shared=globally_allocated,
-                tag=tag,
-            )  # fmt: skip
+        where = self._where(device)
+        known = self._held(where, program).cbs
+        if known.get((address, cores)) == total or (globally_allocated and (address, cores) in known):
+            return  # already reported, or inside a buffer that is counted anyway
+        if (address, cores) in known:
+            self.client.report_cb_deallocation(device_id=where, cb_id=address, program=program, cores=cores)
+        if total > 0:
+            known[address, cores] = total
+        self.client.report_cb_allocation(
+            device_id=where, size=total, cb_id=address, program=program, cores=cores, shared=globally_allocated,
+            tag=tag,
+        )  # fmt: skip
 
     @_guarded
     def track_deallocate_cb(self, device: Device, program: int = 0) -> None:
@@ -218,12 +225,12 @@ class GraphTracker:
         tt-metal calls this without a program before every launch. This does not free the circular buffers of cached
         programs, only those that were reported without a program.
         """
-        for one in devices_of(device):
-            held = self._programs.get((one.id, program))
-            cbs, held_cbs = (held.cbs, list(held.cbs)) if held is not None else ({}, [])
-            cbs.clear()
-            for address, cores in held_cbs:
-                self.client.report_cb_deallocation(device_id=one.id, cb_id=address, program=program, cores=cores)
+        where = self._where(device)
+        held = self._programs.get((where, program))
+        cbs, held_cbs = (held.cbs, list(held.cbs)) if held is not None else ({}, [])
+        cbs.clear()
+        for address, cores in held_cbs:
+            self.client.report_cb_deallocation(device_id=where, cb_id=address, program=program, cores=cores)
 
     @_guarded
     def track_allocate_dataflow_buffer(
@@ -234,12 +241,12 @@ class GraphTracker:
         if not self.client.is_enabled():
             return
         cores = cores_or_none(core_range)
-        for one in devices_of(device):
-            self._held(one, program).end_reported = True
-            self.client.report_dfb_allocation(
-                device_id=one.id, size=size * cores.bit_count(), dfb_id=address, program=program, cores=cores,
-                shared=borrows_memory, tag=tag,
-            )  # fmt: skip
+        where = self._where(device)
+        self._held(where, program).end_reported = True
+        self.client.report_dfb_allocation(
+            device_id=where, size=size * cores.bit_count(), dfb_id=address, program=program, cores=cores,
+            shared=borrows_memory, tag=tag,
+        )  # fmt: skip
 
     @_guarded
     def track_allocate_scratchpad(
@@ -248,11 +255,11 @@ class GraphTracker:
         if not self.client.is_enabled():
             return
         cores = cores_or_none(core_range)
-        for one in devices_of(device):
-            self._held(one, program).end_reported = True
-            self.client.report_scratchpad_allocation(
-                device_id=one.id, size=size * cores.bit_count(), address=address, program=program, cores=cores, tag=tag
-            )
+        where = self._where(device)
+        self._held(where, program).end_reported = True
+        self.client.report_scratchpad_allocation(
+            device_id=where, size=size * cores.bit_count(), address=address, program=program, cores=cores, tag=tag
+        )
 
     @_guarded
     def track_kernel_load(
@@ -265,21 +272,22 @@ class GraphTracker:
         """
         total = kernel_size * num_cores
         loaded = _Loaded(cores, total)
-        for one in devices_of(device):
-            if self._backtrace:
-                self._print_backtrace(one.id, kernel_size, kernel_id, kernel_type, num_cores)
-            before = self._held(one, program).kernels.get(kernel_id)
-            if before == loaded:
-                continue
-            if before is not None:
-                self._unload(one, kernel_id, program)
-            if total > 0 and 0 <= kernel_type < len(KERNEL_KINDS):
-                self._held(one, program).kernels[kernel_id] = loaded
-                self._homes.setdefault((one.id, kernel_id), []).append(program)
-            self.client.report_kernel_load(
-                device_id=one.id, size=total, kernel_id=kernel_id, kernel_type=kernel_type, program=program,
-                cores=cores, tag=tag,
-            )  # fmt: skip
+        where = self._where(device)
+        if self._backtrace:
+            for number in where if isinstance(where, tuple) else (where,):
+                self._print_backtrace(number, kernel_size, kernel_id, kernel_type, num_cores)
+        before = self._held(where, program).kernels.get(kernel_id)
+        if before == loaded:
+            return total
+        if before is not None:
+            self._unload(where, kernel_id, program)
+        if total > 0 and 0 <= kernel_type < len(KERNEL_KINDS):
+            self._held(where, program).kernels[kernel_id] = loaded
+            self._homes.setdefault((where, kernel_id), []).append(program)
+        self.client.report_kernel_load(
+            device_id=where, size=total, kernel_id=kernel_id, kernel_type=kernel_type, program=program, cores=cores,
+            tag=tag,
+        )  # fmt: skip
         return total
 
     @_guarded
@@ -288,31 +296,31 @@ class GraphTracker:
 
         Without a program, the last one that loaded them.
         """
-        for one in devices_of(device):
-            programs = self._homes.get((one.id, kernel_id), [])
-            if programs and (program is None or program in programs):
-                self._unload(one, kernel_id, programs[-1] if program is None else program)
+        where = self._where(device)
+        programs = self._homes.get((where, kernel_id), [])
+        if programs and (program is None or program in programs):
+            self._unload(where, kernel_id, programs[-1] if program is None else program)
 
-    def _unload(self, device: Chip, kernel_id: int, program: int) -> None:
-        loaded = self._programs[device.id, program].kernels.pop(kernel_id)
-        programs = self._homes[device.id, kernel_id]
+    def _unload(self, where: DeviceId, kernel_id: int, program: int) -> None:
+        loaded = self._programs[where, program].kernels.pop(kernel_id)
+        programs = self._homes[where, kernel_id]
         programs.remove(program)
         if not programs:
-            del self._homes[device.id, kernel_id]
-        self.client.report_kernel_unload(device_id=device.id, kernel_id=kernel_id, program=program, cores=loaded.cores)
+            del self._homes[where, kernel_id]
+        self.client.report_kernel_unload(device_id=where, kernel_id=kernel_id, program=program, cores=loaded.cores)
 
-    def _held(self, device: Chip, program: int) -> _Held:
-        held = self._programs.get((device.id, program))
+    def _held(self, where: DeviceId, program: int) -> _Held:
+        held = self._programs.get((where, program))
         if held is None:
-            held = self._programs[device.id, program] = _Held()
+            held = self._programs[where, program] = _Held()
         return held
 
     @_guarded
     def track_program_compiled(self, program: int, device: Device, *, ring: int = 0, tag: str | None = None) -> None:
         """A program exists and needs ``ring`` bytes of a core's kernel ring."""
-        for one in devices_of(device):
-            self._held(one, program).end_reported = True
-            self.client.report_program_compiled(device_id=one.id, program=program, ring=ring, metal_id=program, tag=tag)
+        where = self._where(device)
+        self._held(where, program).end_reported = True
+        self.client.report_program_compiled(device_id=where, program=program, ring=ring, metal_id=program, tag=tag)
 
     @_guarded
     def track_program(self, program: int, device: Device, core_range: Cores) -> None:
@@ -320,21 +328,20 @@ class GraphTracker:
         if not self.client.is_enabled():
             return
         cores = cores_or_none(core_range)
-        for one in devices_of(device):
-            self.client.report_program_run(device_id=one.id, program=program, cores=cores)
+        self.client.report_program_run(device_id=self._where(device), program=program, cores=cores)
 
     @_guarded
     def track_program_destroyed(self, program: int, device: Device) -> None:
         """A program was destroyed, with its circular and dataflow buffers and its kernels."""
         self.track_deallocate_cb(device, program)
-        for one in devices_of(device):
-            held = self._programs.get((one.id, program))
-            if held is not None:
-                for kernel in list(held.kernels):
-                    self._unload(one, kernel, program)
-                del self._programs[one.id, program]
-                if held.end_reported:
-                    self.client.report_program_destroyed(device_id=one.id, program=program)
+        where = self._where(device)
+        held = self._programs.get((where, program))
+        if held is not None:
+            for kernel in list(held.kernels):
+                self._unload(where, kernel, program)
+            del self._programs[where, program]
+            if held.end_reported:
+                self.client.report_program_destroyed(device_id=where, program=program)
 
     # -- cores ---------------------------------------------------------------------------------------------------
 
@@ -348,16 +355,16 @@ class GraphTracker:
         size replaces the first.
         """
         ident = core_id(*core, address)
-        for one in devices_of(device):
-            before = self._writes.get((one.id, ident))
-            if before == size:
-                continue
-            if before is not None:
-                self.client.report_deallocation(device_id=one.id, buffer_id=ident, buffer_type=Kind.L1)
-            self._writes[one.id, ident] = size
-            self.client.report_allocation(
-                device_id=one.id, size=size, buffer_type=Kind.L1, buffer_id=ident, tag=tag, system=True
-            )
+        where = self._where(device)
+        before = self._writes.get((where, ident))
+        if before == size:
+            return
+        if before is not None:
+            self.client.report_deallocation(device_id=where, buffer_id=ident, buffer_type=Kind.L1)
+        self._writes[where, ident] = size
+        self.client.report_allocation(
+            device_id=where, size=size, buffer_type=Kind.L1, buffer_id=ident, tag=tag, system=True
+        )
 
     def _print_backtrace(self, device: int, size: int, ident: int, kernel_type: int, cores: int) -> None:
         name = _KERNEL_TYPES[kernel_type] if 0 <= kernel_type < len(KERNEL_KINDS) else str(kernel_type)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ttmem.collect.client_totals import ClientTotals
 from ttmem.model.core_sets import split_core_id
@@ -23,11 +24,12 @@ from ttmem.model.events import (
     ResyncBegin,
     ResyncEnd,
     Viewed,
+    device_numbers,
 )
 from ttmem.model.geometry import board_geometry, noc_limits, region_at
 from ttmem.model.kinds import BUFFER_KINDS, FAMILY_OF, SPACE_OF, Kind
 
-Key = tuple[Device, int, int, int, int]  # a client names one device, never a mesh
+Key = tuple[Device, int, int, int, int]
 _FIRST_PART = int(Kind.CB)
 _L1 = int(Kind.L1)
 _LAST_ADDRESS = 0xFFFFFFFF  # above it, an id also contains a core
@@ -48,6 +50,12 @@ def _taken(allocation: Allocated, kind: Kind) -> int | None:
     return None if allocation.extra is None else allocation.extra.reserved
 
 
+class _Launch(NamedTuple):
+    number: int
+    program: int
+    cores: int
+
+
 class LiveTable:
     """Applies events as the server does, as far as needed to send the live allocations again."""
 
@@ -58,7 +66,8 @@ class LiveTable:
         self._parts: dict[tuple[Device, int], set[Key]] = {}  # of a device's program
         self._writes: dict[Key, Kind] = {}  # the kind of each per-core write
         self._programs: dict[tuple[Device, int], ProgramCompiled] = {}
-        self._resident: dict[tuple[Device, int], int] = {}  # for a device's program, the cores on which it ran last
+        self._resident: dict[Device, list[_Launch]] = {}  # the programs that ran last there, each with its cores
+        self._launches = 0
         self._closed: set[Device] = set()
         self._views: dict[tuple[Device, int, Kind], Viewed] = {}
         self._phases: dict[int, PhaseBegan] = {}
@@ -84,14 +93,14 @@ class LiveTable:
         allocations. A view is compared with all live allocations, so it comes after the end of the resync has removed
         the others.
         """
-        used = {key[0] for key in self._allocations}
+        used = {number for device in {key[0] for key in self._allocations} for number in device_numbers(device)}
         exist = {*self._parts, *self._programs}
         tables: tuple[Iterable[Event], ...] = (
             [ResyncBegin(generation)],
             [device for number, device in self.devices.items() if number not in self._closed or number in used],
             self._programs.values(),
             self._allocations.values(),
-            [ProgramRun(*key, cores) for key, cores in self._resident.items() if key in exist],
+            [run for run in self._runs() if (run.device, run.program) in exist],
             self._phases.values(),
             [ResyncEnd(generation)],
             self._views.values(),
@@ -105,7 +114,9 @@ class LiveTable:
             self._programs[event.device, event.program] = merged
         elif isinstance(event, ProgramDestroyed):
             self._programs.pop((event.device, event.program), None)
-            self._resident.pop((event.device, event.program), None)
+            if event.device in self._resident:
+                before = self._resident[event.device]
+                self._resident[event.device] = [one for one in before if one.program != event.program]
             self._drop(self._parts.get((event.device, event.program), ()))
         elif isinstance(event, DeviceOpened):
             self.devices[event.device] = event
@@ -114,7 +125,7 @@ class LiveTable:
             self._run(event)
         elif isinstance(event, DeviceClosed):
             self._closed.add(event.device)
-            self._resident = {key: cores for key, cores in self._resident.items() if key[0] != event.device}
+            self._resident.pop(event.device, None)
             self._programs = {key: known for key, known in self._programs.items() if key[0] != event.device}
             self._views = {key: known for key, known in self._views.items() if key[0] != event.device}
             self._drop(key for key in self._allocations if key[0] == event.device)
@@ -126,20 +137,23 @@ class LiveTable:
             self._phases.pop(event.ident, None)
 
     def _run(self, event: ProgramRun) -> None:
-        """The program is now resident on these cores, and other programs are not."""
-        key = event.device, event.program
-        cores = self._resident.pop(key, 0) | event.cores
-        for other in [other for other in self._resident if other[0] == event.device]:
-            left = self._resident[other] & ~event.cores
-            if left:
-                self._resident[other] = left
-            else:
-                del self._resident[other]
-        self._resident[key] = cores
+        """The program is now resident on these cores, and what ran there before on the same device or mesh is not.
+
+        Launches on other meshes of the same chips are kept in their order, so that the server gets the same result.
+        """
+        before = self._resident.get(event.device, ())
+        left = [one._replace(cores=one.cores & ~event.cores) for one in before if one.cores & ~event.cores]
+        self._launches += 1
+        self._resident[event.device] = [*left, _Launch(self._launches, event.program, event.cores)]
+
+    def _runs(self) -> list[ProgramRun]:
+        """The launches that are still resident, in their order."""
+        found = [(launch, device) for device, launches in self._resident.items() for launch in launches]
+        found.sort(key=lambda one: one[0].number)
+        return [ProgramRun(device, launch.program, launch.cores) for launch, device in found]
 
     def _allocated(self, event: Allocated) -> None:
         device, kind, address, size, program, _, extra, _ = event
-        assert isinstance(device, int)
         if not 0 < size <= MAX_SIZE:
             return
         allocator, cores = (extra.allocator, extra.cores) if extra is not None else (0, 0)
@@ -153,7 +167,8 @@ class LiveTable:
             if known is not None:
                 self._remove(key)
             if extra is None or not extra.shared:
-                self.tally.add(device, lies, size, _taken(event, lies))
+                for number in device_numbers(device):
+                    self.tally.add(number, lies, size, _taken(event, lies))
             self._allocations[key] = _new(Allocated, (device, kind, address, size, program, 1, extra, 0))
             if key[1] >= 0:
                 self._parts.setdefault((device, program), set()).add(key)
@@ -164,9 +179,9 @@ class LiveTable:
 
     def _lies(self, device: Device, ident: int) -> Kind:
         """The kind of a per-core write, as the server will determine it."""
-        geometry = None
-        if isinstance(device, int) and device in self.devices:
-            chip = self.devices[device].chip
+        geometry, first = None, device_numbers(device)[0]  # the chips of a mesh have the same geometry
+        if first in self.devices:
+            chip = self.devices[first].chip
             geometry = chip.geometry or board_geometry(chip.board, chip.arch)
         place = split_core_id(ident, *noc_limits(geometry))
         return Kind.L1 if place is None else region_at(geometry, place.address).kind
@@ -219,5 +234,5 @@ class LiveTable:
         elif key[2] > _LAST_ADDRESS:
             kind = self._writes.pop(key, kind)
         if allocation.extra is None or not allocation.extra.shared:
-            assert isinstance(allocation.device, int)
-            self.tally.remove(allocation.device, kind, allocation.size, _taken(allocation, kind))
+            for number in device_numbers(allocation.device):
+                self.tally.remove(number, kind, allocation.size, _taken(allocation, kind))

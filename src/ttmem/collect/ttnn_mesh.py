@@ -79,18 +79,16 @@ class Mesh:
         kind, address = place
         self._live.add(place)
         reserved = None if per_bank is None or self._hybrid else per_bank * self._banks[kind]
-        for chip in self.chips:
-            self._client.report_allocation(
-                device_id=chip, size=size, buffer_type=kind, buffer_id=address, reserved=reserved,
-                allocator=self.allocator, tag=tag,
-            )  # fmt: skip
+        self._client.report_allocation(
+            device_id=tuple(self.chips), size=size, buffer_type=kind, buffer_id=address, reserved=reserved,
+            allocator=self.allocator, tag=tag,
+        )  # fmt: skip
 
     def _freed(self, place: Place) -> None:
         self._live.remove(place)
-        for chip in self.chips:
-            self._client.report_deallocation(
-                device_id=chip, buffer_id=place[1], buffer_type=place[0], allocator=self.allocator
-            )
+        self._client.report_deallocation(
+            device_id=tuple(self.chips), buffer_id=place[1], buffer_type=place[0], allocator=self.allocator
+        )
 
     # -- programs ------------------------------------------------------------------------------------------------
 

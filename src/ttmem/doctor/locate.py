@@ -32,12 +32,12 @@ class Wheel(NamedTuple):
     version: str | None
 
 
-def locate(python: str, env: Mapping[str, str]) -> Wheel | str:
+def locate(python: str, env: Mapping[str, str], seconds: float | None = None) -> Wheel | str:
     """The ttnn of this interpreter, or why it is not known."""
     try:
         done = subprocess.run(
             [python, "-I", "-c", _ASK], env=dict(env), capture_output=True, text=True, errors="replace",
-            timeout=_SECONDS, stdin=subprocess.DEVNULL,
+            timeout=seconds or _SECONDS, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         return Wheel(**json.loads(done.stdout))
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -40,6 +40,9 @@ def ttnn(context: DoctorContext) -> Iterator[Message]:
     yield ok(looked, f"ttnn {found.version or '(version not known)'}, {library}")
 
 
+_MOST_LEVELS = 5  # below a folder that is searched
+
+
 def library_of(folder: str, env: Mapping[str, str]) -> str | None:
     """The libtt_metal.so of a package: below the package in a wheel, in the build folder of a source tree."""
     trees = [folder, env.get("TT_METAL_HOME") or folder, os.path.dirname(os.path.dirname(folder))]
@@ -56,9 +59,9 @@ def find(path: str, env: Mapping[str, str]) -> str:
         folders = [path, os.path.join(path, "ttnn")]
         candidates = [*(os.path.join(folder, "build/lib/libtt_metal.so") for folder in folders)]
         candidates.append(os.path.join(path, "libtt_metal.so"))
-        found = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
+        found = next((candidate for candidate in candidates if os.path.isfile(candidate)), None) or _below(path)
         if found is None:
-            raise OSError(f"{path} is not a folder of ttnn: there is no {candidates[0]}")
+            raise OSError(f"{path} is not a folder of ttnn: there is no {candidates[0]}, nor another libtt_metal.so")
         return found
     if ".so" in os.path.basename(path) and os.path.isfile(path):
         return path
@@ -73,6 +76,18 @@ def find(path: str, env: Mapping[str, str]) -> str:
     if library is None:
         raise OSError(f"{path} (Python {where.python}) has no ttnn with a libtt_metal.so; name one")
     return library
+
+
+def _below(path: str) -> str | None:
+    """A libtt_metal.so somewhere below a folder: of the plugin of tt-xla, or in a build folder of another name."""
+    top = path.rstrip("/").count("/")
+    for folder, below, files in os.walk(path):
+        if "libtt_metal.so" in files:
+            return os.path.join(folder, "libtt_metal.so")
+        if folder.count("/") - top >= _MOST_LEVELS:
+            below.clear()
+        below.sort()
+    return None
 
 
 def hooks(context: DoctorContext) -> Iterator[Message]:

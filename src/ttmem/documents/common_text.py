@@ -11,18 +11,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ttmem.model.schema import ChipRow, Snapshot
+    from ttmem.model.schema import ChipRow, Snapshot, SourceState
 
 _FRAME = re.compile(r"(.*)(:\d+ .*)", re.DOTALL)  # a path may have spaces
 _KEPT_LINES = 65_536
+_SOURCE_NAMES = {"sysfs": "driver files", "shm": "tt-metal's counters", "umd": "tt-umd"}
+_ANOMALIES = {
+    "unknown_free": "frees of unknown allocations",
+    "double_free": "double frees",
+    "ambiguous": "ambiguous frees",
+    "misrouted": "frees sent to the wrong device",
+    "replaced": "replaced allocations",
+    "rejected": "invalid records",
+    "dropped": "dropped events",
+    "after_exit": "events after the exit",
+    "resynced": "resyncs",
+}
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(\.\d+)?Z", re.ASCII)
 _DAYS_TO_1970 = 719_468  # from 1 March of the year 0
 _DAY_SECONDS = 86_400
 
 
 def anomaly_line(counts: Mapping[str, object]) -> str:
-    """The anomalies that occurred, in one line."""
-    found = [f"{name} {count}" for name, count in counts.items() if count]
+    """The anomalies that occurred, in one line.
+
+    >>> anomaly_line({"double_free": 2, "dropped": 0, "after_exit": 1})
+    'Anomalies: double frees 2, events after the exit 1'
+    """
+    found = [f"{_ANOMALIES.get(name, name)} {count}" for name, count in counts.items() if count]
     return "Anomalies: " + (", ".join(found) if found else "none")
 
 
@@ -61,23 +77,38 @@ def short_chip_title(chip_id: str, number: int | None, board: str | None) -> str
 
 
 def chip_numbers(snapshot: Snapshot) -> dict[str, int]:
-    """The numbers of chips, by id.
-
-    They are those of the driver. Where it is not there, as in a recording or a container, they are the device numbers
-    of the processes, if these agree. A number that two chips would have is left out.
-    """
-    chips = [chip for chip in snapshot["chips"] if chip["identity"] == "known"]
-    numbers = [(chip["chip"], chip["kmd"]) for chip in chips if chip["kmd"] is not None]
-    driver = snapshot.get("driver")
-    if not numbers and (driver is None or not driver["loaded"]):
-        known = {chip["chip"] for chip in chips}
-        shares = (share for process in snapshot["processes"] for share in process["chips"] if share["chip"] in known)
-        numbers = list(dict.fromkeys((share["chip"], number) for share in shares for number in share["metal_ids"]))
+    """The numbers of chips, by id. A number that two chips would have is left out."""
+    numbers = chip_number_claims(snapshot)
     seen: dict[object, int] = {}
     for pair in numbers:
         for name in pair:
             seen[name] = seen.get(name, 0) + 1
     return {chip_id: number for chip_id, number in numbers if seen[chip_id] == seen[number] == 1}
+
+
+def chip_number_claims(snapshot: Snapshot) -> list[tuple[str, int]]:
+    """All pairs of a chip id and a number that may identify the chip.
+
+    The numbers are those of the driver. Without a driver, as in a recording or a container, they are the device numbers
+    of the processes. Then two chips may have the same number, and one chip may have several.
+    """
+    chips = [chip for chip in snapshot["chips"] if chip["identity"] == "known"]
+    numbers = [(chip["chip"], chip["kmd"]) for chip in chips if chip["kmd"] is not None]
+    driver = snapshot.get("driver")
+    if numbers or (driver is not None and driver["loaded"]):
+        return numbers
+    known = {chip["chip"] for chip in chips}
+    shares = (share for process in snapshot["processes"] for share in process["chips"] if share["chip"] in known)
+    return list(dict.fromkeys((share["chip"], number) for share in shares for number in share["metal_ids"]))
+
+
+def source_state(source: SourceState) -> str:
+    """A source of a snapshot and its state.
+
+    >>> source_state({"name": "shm", "state": "absent", "detail": None})
+    "tt-metal's counters absent"
+    """
+    return f"{_SOURCE_NAMES.get(source['name'], source['name'])} {source['state']}"
 
 
 def by_number(chips: list[ChipRow], numbers: Mapping[str, int]) -> list[ChipRow]:

@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Chip
-from ttmem.account.live_set import counted_chips
+from ttmem.analyze.chip_sums import CountedChips, Selected
 from ttmem.documents.common_text import anomaly_line
 from ttmem.documents.snapshot import allocation as allocation_json
-from ttmem.model.kinds import BUFFER_KINDS, KERNEL_KINDS, KINDS, Kind
+from ttmem.model.kinds import BUFFER_KINDS, KERNEL_KINDS, KIND_BY_LABEL, KINDS, Kind
 from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from ttmem.model import schema
 
 SCHEMA: Final = "ttmem.dump/1"
@@ -37,7 +39,7 @@ class DumpFilter(NamedTuple):
     chips: frozenset[str] | None = None
     pids: frozenset[int] | None = None
     kinds: frozenset[Kind] = frozenset(KINDS)
-    limit: int = LISTED  # allocations to list of each kind on each device
+    limit: int = LISTED  # allocations to list of each kind on the same chips
 
     def wants(self, holding: Holding) -> tuple[Chip, ...]:
         """The chips of a holding that the dump contains."""
@@ -51,30 +53,34 @@ KERNELS = DumpFilter(True, kinds=frozenset(KERNEL_KINDS), limit=KERNELS_LISTED)
 
 
 class DumpBuilder:
-    """Takes live allocations one by one, so that a server with a million of them can do it in slices."""
+    """Takes live allocations one by one, so that a server with a million of them can do it in slices.
+
+    Allocations on the same chips are a group; one of a mesh is in one group.
+    """
 
     def __init__(self, wanted: DumpFilter = EVERYTHING) -> None:
         self._wanted = wanted
-        self._groups: dict[tuple[int, str], dict[Kind, _Group]] = {}
+        self._counted = CountedChips(wanted.wants)
+        self._groups: dict[tuple[Selected, tuple[int, ...]], dict[Kind, _Group]] = {}
+        self._known: dict[tuple[Holding, Selected], dict[Kind, _Group]] = {}
 
-    def add(self, item: Allocation, counted: Iterable[Chip] | None = None) -> None:
+    def add(self, item: Allocation, where: Selected | None = None) -> None:
         """Take an allocation, with the chips on which it counted at the moment of the dump, if that is not now."""
         if item.kind not in self._wanted.kinds:
             return
-        wanted = self._wanted.wants(item.holding)
-        for chip in counted_chips(item) if counted is None else counted:
-            if chip in wanted:
-                self._add(item, chip)
-
-    def _add(self, item: Allocation, chip: Chip) -> None:
-        where = (item.holding.number_on(chip), chip.id)
-        kinds = self._groups.get(where)
+        if where is None:
+            where = self._counted.of(item)
+        if not where.chips:
+            return
+        kinds = self._known.get((item.holding, where))
         if kinds is None:
-            kinds = self._groups[where] = {}
+            numbers = tuple(item.holding.number_on(chip) for chip in where.chips)
+            kinds = self._groups.setdefault((where, numbers), {})
+            self._known[item.holding, where] = kinds
         group = kinds.get(item.kind)
         if group is None:
-            group = kinds[item.kind] = _Group()
-        group.add(item, chip, self._wanted.limit)
+            group = kinds[item.kind] = _Group(where.chips)
+        group.add(item, self._wanted.limit)
 
     def describe(self, may_see: Viewer) -> Iterator[None]:
         """Make the rows of listed allocations, one at each step."""
@@ -83,34 +89,39 @@ class DumpBuilder:
                 yield from group.describe(may_see)
 
     def result(self, *, time: str, anomalies: schema.Anomalies, uncertain: list[schema.UncertainRow]) -> schema.Dump:
-        """The document, once all rows are made."""
-        devices: list[schema.DumpDevice] = []
-        total = 0
-        for (number, chip_id), kinds in sorted(self._groups.items()):
-            entries = [kinds[kind].json(kind) for kind in KINDS if kind in kinds]
-            total += sum(entry["count"] for entry in entries)
-            devices.append({"device": number, "chip": chip_id, "kinds": entries})
+        """The document, once all rows are made. Groups on more chips come first."""
+        groups: list[schema.DumpGroup] = []
+        for (where, numbers), kinds in sorted(self._groups.items(), key=lambda item: (-len(item[0][1]), item[0][1])):
+            groups.append(
+                {
+                    "chips": [chip.id for chip in where.chips],
+                    "other_chips": [chip.id for chip in where.others],
+                    "devices": list(numbers),
+                    "kinds": [kinds[kind].json(kind) for kind in KINDS if kind in kinds],
+                }
+            )
         return {
             "schema": SCHEMA,
             "time": time,
-            "total": total,
-            "devices": devices,
+            "total": sum(entry["count"] for group in groups for entry in group["kinds"]),
+            "groups": groups,
             "anomalies": anomalies,
             "uncertain": uncertain,
         }
 
 
 class _Group:
-    """The allocations of one kind on one device: their sums, and the largest of them."""
+    """The allocations of one kind on the same chips: their sums on each chip, and the largest of them."""
 
-    __slots__ = ("bytes", "count", "large", "large_bytes", "largest", "reserved", "rows", "unknown")
+    __slots__ = ("bytes", "chips", "count", "large", "large_bytes", "largest", "reserved", "rows", "unknown")
 
-    def __init__(self) -> None:
+    def __init__(self, chips: tuple[Chip, ...]) -> None:
+        self.chips = chips
         self.count = self.bytes = self.reserved = self.unknown = self.large = self.large_bytes = 0
-        self.largest: list[tuple[int, int, Allocation, Chip]] = []  # a heap; the oldest of equal size is kept
+        self.largest: list[tuple[int, int, Allocation]] = []  # a heap; the oldest of equal size is kept
         self.rows: list[schema.AllocationRow] = []
 
-    def add(self, item: Allocation, chip: Chip, limit: int) -> None:
+    def add(self, item: Allocation, limit: int) -> None:
         size, taken = item.counted, item.taken
         self.count += 1
         self.bytes += size
@@ -122,26 +133,69 @@ class _Group:
             self.large += 1
             self.large_bytes += size
         if len(self.largest) < limit:
-            heappush(self.largest, (item.size, -item.born, item, chip))
+            heappush(self.largest, (item.size, -item.born, item))
         elif limit and (item.size, -item.born) > self.largest[0][:2]:
-            heapreplace(self.largest, (item.size, -item.born, item, chip))
+            heapreplace(self.largest, (item.size, -item.born, item))
 
     def describe(self, may_see: Viewer) -> Iterator[None]:
-        for _, _, item, chip in sorted(self.largest, key=lambda entry: (-entry[0], -entry[1], entry[2].address)):
-            row = allocation_json(item, chip, see_tag=may_see(item.holding.source.process.info.user_id))
-            self.rows.append({**row, "counted": True})
+        for _, _, item in sorted(self.largest, key=lambda entry: (-entry[0], -entry[1], entry[2].address)):
+            row = allocation_json(item, self.chips, see_tag=may_see(item.holding.source.process.info.user_id))
+            self.rows.append({**row, "not_counted": []})
             yield
 
     def json(self, kind: Kind) -> schema.DumpKind:
+        chips = len(self.chips)
+        large, small = self.large_bytes * chips, (self.bytes - self.large_bytes) * chips
         return {
             "kind": kind.label,
             "count": self.count,
-            "bytes": self.bytes,
-            "reserved": self.reserved if not self.unknown else None,
-            "large": {"count": self.large, "bytes": self.large_bytes},
-            "small": {"count": self.count - self.large, "bytes": self.bytes - self.large_bytes},
+            "bytes": self.bytes * chips,
+            "per_chip": self.bytes,
+            "chips": chips,
+            "reserved": self.reserved * chips if not self.unknown else None,
+            "large": {"count": self.large, "bytes": large},
+            "small": {"count": self.count - self.large, "bytes": small},
             "allocations": self.rows,
         }
+
+
+class _OnDevice(NamedTuple):
+    """What one device has of one kind, as the proof of concept showed it; bytes are those on this device."""
+
+    kind: Kind
+    allocated: int
+    size: int
+    large: schema.CountAndBytes
+    small: schema.CountAndBytes
+    allocations: list[schema.AllocationRow]
+
+
+def _by_device(dump: schema.Dump) -> list[tuple[int, str, list[_OnDevice]]]:
+    """Each device of a process with its chip and its memory; an allocation on a mesh is on each of its devices."""
+    found: dict[tuple[int, str], dict[Kind, list[schema.DumpKind]]] = {}
+    for group in dump["groups"]:
+        for number, chip in zip(group["devices"], group["chips"]):
+            kinds = found.setdefault((number, chip), {})
+            for entry in group["kinds"]:
+                kinds.setdefault(KIND_BY_LABEL[entry["kind"]], []).append(entry)
+    return [
+        (number, chip, [_on_device(kind, kinds[kind]) for kind in KINDS if kind in kinds])
+        for (number, chip), kinds in sorted(found.items())
+    ]
+
+
+def _on_device(kind: Kind, entries: list[schema.DumpKind]) -> _OnDevice:
+    def summed(part: Literal["large", "small"]) -> schema.CountAndBytes:
+        return {
+            "count": sum(entry[part]["count"] for entry in entries),
+            "bytes": sum(entry[part]["bytes"] // entry["chips"] for entry in entries),
+        }
+
+    rows = [row for entry in entries for row in entry["allocations"]]
+    if len(entries) > 1:
+        rows.sort(key=lambda row: (-row["size"], row["since"]))
+    count, size = sum(entry["count"] for entry in entries), sum(entry["per_chip"] for entry in entries)
+    return _OnDevice(kind, count, size, summed("large"), summed("small"), rows)
 
 
 def _box(title: str) -> list[str]:
@@ -165,25 +219,27 @@ def _short(value: float) -> str:
 def remaining_text(dump: schema.Dump) -> str:
     """The dump as the proof of concept printed it, with the breakdown, circular buffers and kernels it lacked."""
     dump = printable_data(dump)
-    lines = [*_box("REMAINING ALLOCATED BUFFERS"), f"Total tracked allocations: {dump['total']}"]
-    if not dump["devices"]:
+    devices = _by_device(dump)
+    total = sum(entry.allocated for _, _, kinds in devices for entry in kinds)
+    lines = [*_box("REMAINING ALLOCATED BUFFERS"), f"Total tracked allocations: {total}"]
+    if not devices:
         known = "that is known to have been " if dump["uncertain"] else "that was "
         lines.append(f"No buffers remaining: everything {known}allocated has been freed.")
     buffers = 0
-    for device in dump["devices"]:
-        lines += ["", f"Device {device['device']}:", f"  Chip: {device['chip']}"]
+    for number, chip, kinds in devices:
+        lines += ["", f"Device {number}:", f"  Chip: {chip}"]
         large = small = large_bytes = small_bytes = 0
-        for entry in device["kinds"]:
-            kind = KINDS[[k.label for k in KINDS].index(entry["kind"])]
+        for entry in kinds:
+            kind = entry.kind
             if kind in BUFFER_KINDS or kind is Kind.FIRMWARE:
-                buffers += entry["count"]
-                large, large_bytes = large + entry["large"]["count"], large_bytes + entry["large"]["bytes"]
-                small, small_bytes = small + entry["small"]["count"], small_bytes + entry["small"]["bytes"]
+                buffers += entry.allocated
+                large, large_bytes = large + entry.large["count"], large_bytes + entry.large["bytes"]
+                small, small_bytes = small + entry.small["count"], small_bytes + entry.small["bytes"]
             noun = _NOUNS.get(kind, "kernels" if kind in KERNEL_KINDS else "buffers")
             name = "SYSTEM_MEMORY" if kind is Kind.HOST else kind.name
-            lines.append(f"  {name}: {entry['count']} {noun}, {_mb(entry['bytes'])} total")
-            if entry["count"] <= LISTED:
-                lines += [f"    - {_allocation_line(item)}" for item in entry["allocations"]]
+            lines.append(f"  {name}: {entry.allocated} {noun}, {_mb(entry.size)} total")
+            if entry.allocated <= LISTED:
+                lines += [f"    - {_allocation_line(item)}" for item in entry.allocations]
         if large or small:
             lines.append("  Breakdown:")
             lines.append(f"    - large buffers (1 MiB and more): {large}, {_mb(large_bytes)}")
@@ -217,19 +273,19 @@ def kernels_text(dump: schema.Dump, now: float) -> str:
     """The detailed kernel list."""
     dump = printable_data(dump)
     lines = _box("DETAILED KERNEL ALLOCATIONS")
-    if not dump["devices"]:
+    devices = _by_device(dump)
+    if not devices:
         lines.append("No kernels loaded.")
-    for device in dump["devices"]:
-        count = sum(entry["count"] for entry in device["kinds"])
-        size = sum(entry["bytes"] for entry in device["kinds"])
-        lines += ["", f"Device {device['device']}: {_mb(size)} in {count} kernels"]
-        for entry in device["kinds"]:
+    for number, _, kinds in devices:
+        count, size = sum(entry.allocated for entry in kinds), sum(entry.size for entry in kinds)
+        lines += ["", f"Device {number}: {_mb(size)} in {count} kernels"]
+        for entry in kinds:
             lines += [
                 f"    - Kernel {item['id']}: {_KERNEL_TYPES[item['kind']]}, {_kb(item['size'])}, "
                 f"PID {item['pid']}, age {max(0.0, now - item['since']):.0f} s"
                 + (f" [{item['tag']}]" if item["tag"] else "")
-                for item in entry["allocations"]
+                for item in entry.allocations
             ]
-            if entry["count"] > len(entry["allocations"]):
-                lines.append(f"    - and {entry['count'] - len(entry['allocations'])} more")
+            if entry.allocated > len(entry.allocations):
+                lines.append(f"    - and {entry.allocated - len(entry.allocations)} more")
     return "\n".join(lines)

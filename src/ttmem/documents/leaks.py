@@ -3,65 +3,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Union
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ttmem.account.allocations import Allocation
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Chip, Process
-from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counted_chips
 from ttmem.account.uncertainty import added
+from ttmem.analyze.chip_sums import ChipSums, CountedChips, Selected
+from ttmem.analyze.growth import Growth, Past, Ruler, Steps, time_steps
 from ttmem.analyze.hold_reasons import Cause, cause_of
 from ttmem.documents.pool_amounts import pool_amounts
 from ttmem.documents.snapshot import HIDDEN_TROUBLE
 from ttmem.documents.snapshot import allocation as allocation_json
-from ttmem.model.kinds import KINDS
+from ttmem.model.kinds import BREAKDOWN_POOL_OF, KIND_BY_LABEL, KINDS, BreakdownPool
+from ttmem.model.stack_frames import line_of
 from ttmem.model.uncertain_reasons import meanings_text
 
 if TYPE_CHECKING:
     from ttmem.model import schema
 
 SCHEMA: Final = "ttmem.leaks/1"
-OLDER = 60  # seconds; a younger allocation is likely still in use
 LISTED = 1000
+HISTORY = 16  # moments at which the size of a growing group is given
 _MAX_GROUPS = 10_000
 _LARGEST_OF_DEAD = 5
+_SHORT_SECONDS = 60.0  # growth that is judged over less time is doubtful
 
 Viewer = Callable[[int | None], bool]  # whether the reader may see texts of this user
 
 
-# Key of a group of leaked allocations: process, chip, kind, and the tag, else the size, else None for the rest.
-_Site = tuple[Process, Chip, int, Union[str, int, None]]
+class LeakOrigin(NamedTuple):
+    """What the allocations of a group have in common. A size only if the shape is not known."""
+
+    op: str | None
+    stack: str | None
+    shape: str | None
+    size: int
+
+    def matches(self, patterns: Sequence[str]) -> bool:
+        """Does one of the patterns of a user match the operation or a line of the stack?"""
+        words = [word for word in (self.op, *(self.stack or "").split("\n")) if word]
+        return any(fnmatchcase(word, pattern) or pattern in word for word in words for pattern in patterns)
+
+
+class Group(NamedTuple):
+    """Allocations of one kind and origin."""
+
+    process: Process
+    where: Selected
+    kind: int  # the hash of an IntEnum is Python code, the hash of its value is not
+    origin: LeakOrigin
+
+
+_REST = LeakOrigin(None, None, None, 0)  # groups beyond the limit
+
+
+class Judge(Protocol):
+    """What is known of a process beside what is live."""
+
+    def steps(self, process: Process) -> Steps: ...
+
+    def past(self, group: Group) -> Past | None:
+        """The past of a group, None if it is not known."""
+        ...
+
+    def history(self, group: Group, times: list[float]) -> list[int] | None:
+        """How many allocations a group had at some times."""
+        ...
+
+
+class ByAge:
+    """Judges processes that run now: what was freed before is not known."""
+
+    def __init__(self, now: float, since: float) -> None:
+        self._now, self._since = now, since
+
+    def steps(self, process: Process) -> Steps:
+        return time_steps(max(self._since, process.seen), self._now)
+
+    def past(self, group: Group) -> Past | None:
+        return None
+
+    def history(self, group: Group, times: list[float]) -> list[int] | None:
+        return None
+
+
+class Request(NamedTuple):
+    """What a user asks for. An empty set of pids means all processes."""
+
+    pids: frozenset[int] = frozenset()
+    chip: str | None = None
+    since: float = 0.0  # what was made before is left out
+    ignore: tuple[str, ...] = ()
 
 
 class _Sum:
     """Allocations of one kind, their bytes and their ages."""
 
-    __slots__ = ("ages", "bytes", "count", "oldest", "youngest")
+    __slots__ = ("made", "oldest", "sums", "youngest")
 
     def __init__(self) -> None:
-        self.count = self.bytes = 0
-        self.ages = self.oldest = 0.0
+        self.sums: ChipSums[Chip] = ChipSums()
+        self.oldest = 0.0
         self.youngest = float("inf")
+        self.made: list[int] = []  # of a group: how many were made in each slice of time
 
-    def add(self, size: int, age: float) -> None:
-        self.count += 1
-        self.bytes += size
-        self.ages += age
+    @property
+    def count(self) -> int:
+        return self.sums.count
+
+    def add(self, chips: tuple[Chip, ...], size: int, age: float) -> None:
+        self.sums.add(chips, size)
         if age > self.oldest:
             self.oldest = age
         if age < self.youngest:
             self.youngest = age
-
-    def grows(self, watched: float) -> bool:
-        """Whether they were allocated one by one over the whole time, not as a batch, or a batch and a straggler.
-
-        The allocation times must span more than half of the time that the process was tracked, and their mean must be
-        in the middle half of that span.
-        """
-        reach = self.oldest - self.youngest
-        middle = self.ages / self.count - self.youngest
-        return self.count >= 3 and reach > max(watched, self.oldest) / 2 and reach < 4 * middle < 3 * reach
 
 
 def _ages(sums: Iterable[_Sum]) -> schema.HeldAges:
@@ -74,8 +132,11 @@ def _ages(sums: Iterable[_Sum]) -> schema.HeldAges:
 
 def _amounts(sums: Iterable[tuple[int, _Sum]]) -> schema.PoolAmounts:
     """Sums of kinds, summed up by pool."""
-    found = [(kind, one.count, one.bytes) for kind, one in sums]
-    return {"count": sum(count for _, count, _ in found), "pools": pool_amounts(found)}
+    pools: list[ChipSums[Chip]] = [ChipSums() for _ in BreakdownPool]
+    for kind, one in sums:
+        pools[BREAKDOWN_POOL_OF[kind]].merge(one.sums)
+    found = {pool.label: total.counted() for pool, total in zip(BreakdownPool, pools) if total.count}
+    return {"count": sum(total.count for total in pools), "pools": found}
 
 
 def _held(by_kind: Sequence[_Sum]) -> schema.HeldRow:
@@ -85,103 +146,130 @@ def _held(by_kind: Sequence[_Sum]) -> schema.HeldRow:
 class LeakFinder:
     """Finds leaks. Live allocations and exited processes are added one by one, so that a server can do it in slices.
 
-    A leak is an allocation that a living process has held for ``older`` seconds or longer, with no other reason. A
-    reader who may not see the tags of a process gets its leaks by size.
+    A leak is a group of allocations of a living process that grows (see `analyze.growth`), or that has more than a
+    baseline has. A reader who may not see the tags of a process gets its groups by size.
     """
 
     def __init__(
         self,
         now: float,
-        older: float = OLDER,
+        judge: Judge,
+        request: Request = Request(),
         *,
-        pids: frozenset[int] = frozenset(),
-        chip: str | None = None,
         may_see: Viewer = lambda user_id: True,
     ) -> None:
         self._now = now
-        self._older = older
-        self._pids = pids
-        self._chip = chip
+        self._judge = judge
+        self._request = request
+        self._counted = CountedChips(self._wanted)
         self._may_see = may_see
-        self._leaks: dict[_Site, _Sum] = {}
-        self._young = [_Sum() for _ in KINDS]
+        self._groups: dict[Group, _Sum] = {}
+        self._rows: list[schema.LeakRow] = []  # of the groups that were judged
+        self._rulers: dict[Process, Ruler] = {}
+        self._ignored = 0
+        self._matches: dict[LeakOrigin, bool] = {}  # of patterns with origins
         self._causes = [[_Sum() for _ in KINDS] for _ in Cause]
         self._dead: list[schema.DeadProcessRow] = []
 
-    def add(self, item: Allocation) -> None:
+    def add(self, item: Allocation, now: float | None = None) -> None:
+        """Add a live allocation. ``now`` is the moment that it is looked at, if that is another one."""
         process = item.holding.source.process
-        if not item.refs or process.exited is not None:
+        if not item.refs or process.exited is not None or item.time < self._request.since:
             return
-        for chip in counted_chips(item):
-            if self._wanted(process, chip):
-                self._add(item, process, chip)
+        found = self._counted.of(item)
+        if found.chips:
+            self._add(item, process, found, max(0.0, (self._now if now is None else now) - item.time))
 
-    def _add(self, item: Allocation, process: Process, chip: Chip) -> None:
-        cause, age = cause_of(item), max(0.0, self._now - item.time)
+    def _add(self, item: Allocation, process: Process, where: Selected, age: float) -> None:
+        cause = cause_of(item)
         if cause is not Cause.HELD:
-            found = self._causes[cause][item.kind]
+            self._causes[cause][item.kind].add(where.chips, item.counted, age)
             if cause is Cause.LIKELY_PROGRAM_CACHE:
-                self._causes[Cause.PROGRAM_CACHE][item.kind].add(item.counted, age)
-        elif age < self._older:
-            found = self._young[item.kind]
-        else:
-            found = self._site(item, process, chip)
-        found.add(item.counted, age)
+                self._causes[Cause.PROGRAM_CACHE][item.kind].add(where.chips, item.counted, age)
+            return
+        origin = self._origin(item, process)
+        if self._request.ignore and self._is_ignored(origin):
+            self._ignored += 1
+            return
+        group = Group(process, where, int(item.kind), origin)
+        ruler = self._rulers.get(process)
+        if ruler is None:
+            ruler = self._rulers[process] = Ruler(self._judge.steps(process))
+        found = self._groups.get(group)
+        if found is None:
+            if len(self._groups) >= _MAX_GROUPS:
+                group = group._replace(origin=_REST)
+            found = self._groups.setdefault(group, _Sum())
+            found.made = found.made or ruler.empty()
+        found.add(where.chips, item.counted, age)
+        found.made[ruler.place(item.time)] += 1
+
+    def _origin(self, item: Allocation, process: Process) -> LeakOrigin:
+        op = stack = shape = None
+        if item.extra is not None and self._may_see(process.info.user_id):
+            op, stack, shape = item.extra.tag, item.extra.stack, item.extra.shape
+        return LeakOrigin(op, stack, shape, item.size if shape is None else 0)
+
+    def _is_ignored(self, origin: LeakOrigin) -> bool:
+        found = self._matches.get(origin)
+        if found is None:
+            if len(self._matches) >= _MAX_GROUPS:
+                self._matches.clear()
+            found = self._matches[origin] = origin.matches(self._request.ignore)
+        return found
 
     def add_dead(self, process: Process) -> None:
         """Add what a process still held when it exited."""
         held = [
-            (int(kind), leaf.count, leaf.used)
+            (int(kind), chips, leaf.count, leaf.used)
             for holding in process.holdings()
-            for chip in holding.chips
-            if self._wanted(process, chip)
             for kind, leaf in zip(KINDS, holding.leaves)
-            if leaf is not None and chip in leaf.chips and leaf.count
+            if leaf is not None and leaf.count and (chips := self._counted.of_leaf(holding, leaf).chips)
         ]
         if not held or process.exited is None:
             return
         tags = self._may_see(process.info.user_id)
-        largest = [
-            (item, chip)
-            for item in process.largest_left(20)
-            for chip in item.holding.chips
-            if chip in counted_chips(item) and self._wanted(process, chip)
-        ]
+        left = [(item, self._counted.of(item).chips) for item in process.largest_left(20)]
+        largest = [(item, chips) for item, chips in left if chips]
         self._dead.append(
             {
                 "pid": process.info.pid or None,
                 "name": process.info.name,
                 "exited": process.exited,
                 "ago_s": round(max(0.0, self._now - process.exited), 3),
-                "count": sum(count for _, count, _ in held),
+                "count": sum(count for _, _, count, _ in held),
                 "pools": pool_amounts(held),
-                "largest": [allocation_json(item, chip, see_tag=tags) for item, chip in largest[:_LARGEST_OF_DEAD]],
+                "largest": [allocation_json(item, chips, see_tag=tags) for item, chips in largest[:_LARGEST_OF_DEAD]],
             }
         )
 
-    def _wanted(self, process: Process, chip: Chip) -> bool:
-        return (not self._pids or process.info.pid in self._pids) and self._chip in (None, chip.id)
+    def _wanted(self, holding: Holding) -> tuple[Chip, ...]:
+        if self._request.pids and holding.source.process.info.pid not in self._request.pids:
+            return ()
+        return tuple(chip for chip in holding.chips if self._request.chip in (None, chip.id))
 
-    def _site(self, item: Allocation, process: Process, chip: Chip) -> _Sum:
-        tag = item.extra.tag if item.extra is not None and self._may_see(process.info.user_id) else None
-        # The hash of an IntEnum is Python code, the hash of its value is not.
-        site: _Site = (process, chip, int(item.kind), item.size if tag is None else tag)
-        found = self._leaks.get(site)
-        if found is None:
-            if len(self._leaks) >= _MAX_GROUPS:
-                site = (*site[:3], None)
-            found = self._leaks.setdefault(site, _Sum())
-        return found
+    def judge(self) -> Iterator[None]:
+        """Judge each group. `result` does so at once, if it was not done before."""
+        for group, found in itertools.islice(self._groups.items(), len(self._rows), None):
+            self._rows.append(self._row(group, found))
+            yield
 
-    def result(self, ledger: Ledger, *, time: str, since: str, tracked: float) -> schema.Leaks:
-        """The findings. ``tracked`` is the number of seconds that the server has been running, ``since`` its start."""
-        groups = sorted(self._leaks.items(), key=lambda item: (-item[1].bytes, -item[1].oldest))
-        sums = [(site[2], found) for site, found in groups]
-        living = [p for p in ledger.processes.values() if not self._pids or p.info.pid in self._pids]
-        uncertain = added(p for p in living if self._chip is None or self._chip in p.shares)
+    def result(self, processes: Iterable[Process], *, time: str, since: str, tracked: float) -> schema.Leaks:
+        """The findings. ``tracked`` is the number of seconds of tracking, ``since`` its start.
+
+        ``processes`` are those whose losses make the findings uncertain.
+        """
+        for _ in self.judge():
+            pass
+        request, rows = self._request, self._rows
+        growing = _growing_first(row for row in rows if row["growth"] is not None)
+        held = largest_first(row for row in rows if row["growth"] is None)
+        processes = list(processes)
+        chosen = [p for p in processes if not request.pids or p.info.pid in request.pids]
+        uncertain = added(p for p in chosen if request.chip is None or request.chip in p.shares)
         losses: schema.Losses = {
-            "dropped": sum(p.anomalies["dropped"] for p in living),
-            "unknown_free": sum(p.anomalies["unknown_free"] for p in living),
+            "dropped": sum(p.anomalies["dropped"] for p in chosen),
+            "unknown_free": sum(p.anomalies["unknown_free"] for p in chosen),
         }
         cached, likely = self._causes[Cause.PROGRAM_CACHE], self._causes[Cause.LIKELY_PROGRAM_CACHE]
         return {
@@ -189,46 +277,64 @@ class LeakFinder:
             "time": time,
             "since": since,
             "tracked_s": round(tracked, 3),
-            "older_s": self._older,
-            "verdict": {
-                "leak": bool(groups),
-                "groups": len(groups),
-                **_amounts(sums),
-            },
+            "judged": [_judged(process, ruler.steps) for process, ruler in self._rulers.items()],
+            "verdict": {"leak": bool(growing), **summed(growing)},
             "losses": losses,
             "uncertain": uncertain,
-            "doubts": self._doubts(ledger, living, losses, uncertain, tracked),
-            "leaks": [self._group(site, found) for site, found in groups[:LISTED]],
-            "left_out": {"groups": len(sums[LISTED:]), **_amounts(sums[LISTED:])},
-            "young": _held(self._young),
+            "doubts": self._doubts(chosen, losses, uncertain, any_process=bool(processes or self._dead)),
+            "growing": growing[:LISTED],
+            "held": held[:LISTED],
+            "left_out": summed([*growing[LISTED:], *held[LISTED:]]),
+            "ignored": self._ignored,
             "program_cache": {**_held(cached), "likely": _held(likely)},
             "trace": _held(self._causes[Cause.TRACE]),
             "system": _held(self._causes[Cause.SYSTEM]),
             "dead_process": self._dead,
         }
 
-    def _group(self, site: _Site, found: _Sum) -> schema.LeakRow:
-        process, chip, kind, what = site
+    def _row(self, group: Group, found: _Sum) -> schema.LeakRow:
+        process, where, kind, origin = group
+        sums, label = found.sums.sums(), KINDS[kind].label
+        ruler = self._rulers[process]
+        growth = ruler.growth(found.made, self._judge.past(group))
         return {
             "pid": process.info.pid or None,
             "name": process.info.name,
-            "chip": chip.id,
-            "kind": KINDS[kind].label,
-            "tag": what if isinstance(what, str) else None,
-            "size": what if isinstance(what, int) else None,
+            "chips": [chip.id for chip in where.chips],
+            "other_chips": [chip.id for chip in where.others],
+            "kind": label,
+            "op": origin.op,
+            "line": line_of(origin.stack),
+            "stack": origin.stack.split("\n") if origin.stack else None,
+            "shape": origin.shape,
+            "size": origin.size or None,
             "count": found.count,
-            "bytes": found.bytes,
+            "bytes": sums["bytes"],
+            "per_chip": sums["per_chip"],
             **_ages([found]),
-            "grows": found.grows(self._now - process.seen),
+            "above_baseline": None,
+            "growth": None if growth is None else self._growth(group, ruler, growth, found),
+        }
+
+    def _growth(self, group: Group, ruler: Ruler, growth: Growth, found: _Sum) -> schema.GrowthRow:
+        edges = ruler.steps.edges
+        times = [edges[(len(edges) - 1) * number // HISTORY] for number in range(1, HISTORY)]
+        return {
+            "since": growth.since,
+            "count": growth.count,
+            "per_step": growth.per_step if ruler.steps.by != "time" else None,
+            "per_minute": growth.per_minute,
+            "bytes_per_minute": growth.per_minute * found.sums.bytes / found.count,
+            "history": _with_now(self._judge.history(group, times), found.count),
         }
 
     def _doubts(
         self,
-        ledger: Ledger,
         living: list[Process],
         losses: schema.Losses,
         uncertain: list[schema.UncertainRow],
-        tracked: float,
+        *,
+        any_process: bool,
     ) -> list[str]:
         """The reasons why the verdict may be wrong, as sentences."""
         doubts = []
@@ -241,9 +347,8 @@ class LeakFinder:
                 f"{losses['unknown_free']:,} frees were of unreported allocations: reports, and other frees "
                 "with them, may have been missed"
             )
-        if tracked < self._older:
-            doubts.append(f"tracking began {age_text(tracked)} ago: earlier allocations may be older than shown")
-        if not ledger.processes and not ledger.departed:
+        doubts += _doubts_of_steps({process: ruler.steps for process, ruler in self._rulers.items()})
+        if not any_process:
             doubts.append("no process has reported anything yet")
         troubles = {
             source.trouble if self._may_see(process.info.user_id) else HIDDEN_TROUBLE
@@ -254,14 +359,45 @@ class LeakFinder:
         return doubts + [" ".join(trouble.split()) for trouble in sorted(troubles)]
 
 
-def age_text(seconds: float) -> str:
-    """An age in a readable unit.
+def _doubts_of_steps(steps: Mapping[Process, Steps]) -> Iterator[str]:
+    """Why growth could not be judged well, once for all processes."""
+    short = [str(process.info.pid or "?") for process, one in steps.items() if not one.enough]
+    if short:
+        yield f"nothing was repeated often enough to judge growth (pid {', '.join(short)})"
+    times = [one.edges[-1] - one.edges[0] for one in steps.values() if one.enough and one.by == "time"]
+    if times and min(times) < _SHORT_SECONDS:
+        yield f"growth was judged over {min(times):.1f} s only, in which a model that is being loaded grows too"
 
-    >>> age_text(59.9), age_text(150), age_text(7300), age_text(200000)
-    ('59 s', '2 min', '2.0 h', '2.3 d')
-    """
-    if seconds < 120:
-        return f"{int(seconds)} s"
-    if seconds < 7200:
-        return f"{int(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} d"
+
+def _with_now(history: list[int] | None, count: int) -> list[int] | None:
+    """The last moment is the one that is shown."""
+    return None if history is None else [*history, count]
+
+
+def _growing_first(rows: Iterable[schema.LeakRow]) -> list[schema.LeakRow]:
+    """Those that grow fastest first."""
+    return sorted(
+        rows,
+        key=lambda row: (-(row["growth"]["bytes_per_minute"] if row["growth"] is not None else 0.0), -row["bytes"]),
+    )
+
+
+def largest_first(rows: Iterable[schema.LeakRow]) -> list[schema.LeakRow]:
+    return sorted(rows, key=lambda row: (-row["bytes"], -(row["oldest_s"] or 0.0)))
+
+
+def _judged(process: Process, steps: Steps) -> schema.JudgedRow:
+    return {
+        "pid": process.info.pid or None,
+        "by": steps.by,
+        "name": steps.name,
+        "steps": steps.count,
+        "from": steps.edges[0] if steps.edges else None,
+        "until": steps.edges[-1] if steps.edges else None,
+    }
+
+
+def summed(rows: Sequence[schema.LeakRow]) -> schema.LeaksLeftOut:
+    """Groups, allocations and bytes of some rows."""
+    found = [(int(KIND_BY_LABEL[row["kind"]]), tuple(row["chips"]), row["count"], row["per_chip"]) for row in rows]
+    return {"groups": len(rows), "count": sum(row["count"] for row in rows), "pools": pool_amounts(found)}

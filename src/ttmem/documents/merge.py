@@ -341,7 +341,7 @@ def _add_to_memory(memory: MemoryRow, kind: CountedKind, size: int) -> None:
 
 def _add_to_dram(dram: DramRow, kind: Literal["dram", "trace"], size: int) -> None:
     dram["used"] = (dram["used"] or 0) + size
-    dram["peak"] = dram["reserved_peak"] = None
+    dram["peak"] = dram["peak_at_most"] = dram["reserved_peak"] = None
     if size:  # without bytes, nothing is reserved
         dram["reserved"] = None
     if kind == "trace":
@@ -353,7 +353,7 @@ def _add_to_dram(dram: DramRow, kind: Literal["dram", "trace"], size: int) -> No
 
 def _add_to_l1(l1: L1Row, kind: Literal["l1", "l1_small", "cb"], size: int) -> None:
     l1["used"] = (l1["used"] or 0) + size
-    l1["peak"] = l1["reserved_peak"] = l1["bank_free"] = None
+    l1["peak"] = l1["peak_at_most"] = l1["reserved_peak"] = l1["bank_free"] = None
     l1["at_once"] = (l1["at_once"] or 0) + size
     l1["at_once_parts"][kind] = (l1["at_once_parts"][kind] or 0) + size
     if kind == "cb":
@@ -369,7 +369,7 @@ def _add_to_l1(l1: L1Row, kind: Literal["l1", "l1_small", "cb"], size: int) -> N
     else:
         small = l1["small"]
         small["used"] = (small["used"] or 0) + size
-        small["peak"] = None
+        small["peak"] = small["peak_at_most"] = None
         if size:
             small["reserved"] = None
 

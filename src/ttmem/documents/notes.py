@@ -59,6 +59,14 @@ def _note(what: str, text: str, chip: str | None = None, pid: int | None = None)
 
 
 def _of_chip(chip: ChipRow) -> Iterator[tuple[str, str]]:
+    for label, row in (("DRAM", chip["memory"]["dram"]), ("L1", chip["memory"]["l1"])):
+        peak, at_most = row["peak"], row["peak_at_most"]
+        if peak is not None and at_most is not None:
+            yield (
+                "peak",
+                f"{name_of(chip)}: the peak of {label} was between {human(peak)} and {human(at_most)}; "
+                "records were lost while several processes used the chip",
+            )
     now = chip["telemetry"]
     if now is None:
         return
@@ -148,6 +156,13 @@ def _of_process(process: ProcessRow, names: dict[str, str], astray: set[str], di
                 f"{', '.join(differs)}; they miss other threads"
             )
             yield _note("shm-differs", text, share["chip"], pid)
+    for source in process["sources"]:
+        if source["shed"]:
+            text = (
+                f"pid {pid} writes records faster than they can be read: its totals and peaks are exact about once a "
+                f"second, in between they are old; {source['unread']:,} records are not read yet"
+            )
+            yield _note("shed", text, None, pid)
     if process["failed"]:
         times = "once" if process["failed"] == 1 else f"{process['failed']:,} times"
         last = process["last_failure"]

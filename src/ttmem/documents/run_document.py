@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from ttmem.account.allocations import Allocation
+from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.analyze import hold_reasons
@@ -55,7 +55,7 @@ class RunFacts(NamedTuple):
     peak_time: float  # 0.0 if there was no buffer
     at_end: Ledger  # the account when the devices were closed
     left_known: bool
-    left_earlier: dict[str, schema.CountAndBytes]  # tensors left over at earlier closings of devices, by pool
+    left_earlier: dict[str, schema.CountAndBytes]  # tensors left over at earlier closings of devices, on one chip each
     sizing: Iterable[tuple[int, Sequence[Chip], Sequence[SizingLine]]]  # pid, chips of one mesh, advice
     failed: int
     failures: Iterable[tuple[float, int, Failed, Verdict]]  # time, pid, the event and its verdict
@@ -101,11 +101,7 @@ def document(facts: RunFacts) -> schema.Run:
             "tensors": sum(amount["count"] for amount in facts.left_earlier.values()),
             "pools": facts.left_earlier,
         },
-        "left": [
-            {**snap.allocation(allocation, chip), "cause": cause_of(allocation)}
-            for allocation in left
-            for chip in allocation.holding.chips
-        ],
+        "left": [{**snap.allocation(allocation), "cause": cause_of(allocation)} for allocation in left],
     }
 
 
@@ -117,19 +113,25 @@ def _troubles(ledger: Ledger) -> list[str]:
 
 def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[schema.RunChip]:
     """Each chip with allocations, with its peaks and what was left on it."""
-    ends: dict[str, list[Allocation]] = {}
+    ends: dict[Holding, tuple[list[int], list[int]]] = {}  # bytes by kind, reserved bytes by pool
     for allocation in left:
-        for chip in allocation.holding.chips:
-            ends.setdefault(chip.id, []).append(allocation)
-    used = [chip for chip in ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
-    return [_chip(chip, ends.get(chip.id, [])) for chip in used]
-
-
-def _chip(chip: Chip, left: Sequence[Allocation]) -> schema.RunChip:
-    used, reserved = [0] * len(KINDS), [0] * len(Pool)
-    for allocation in left:
+        if allocation.holding not in ends:
+            ends[allocation.holding] = [0] * len(KINDS), [0] * len(Pool)
+        used, reserved = ends[allocation.holding]
         used[allocation.kind] += allocation.counted
         reserved[POOL_OF[allocation.kind]] += allocation.taken or 0
+    here: dict[str, list[Holding]] = {}
+    for holding in ends:
+        for chip in holding.chips:
+            here.setdefault(chip.id, []).append(holding)
+    shown = [chip for chip in ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
+    return [_chip(chip, [ends[holding] for holding in here.get(chip.id, [])]) for chip in shown]
+
+
+def _chip(chip: Chip, left: Sequence[tuple[list[int], list[int]]]) -> schema.RunChip:
+    """``left`` has for each device or mesh that was left on it: bytes by kind, and reserved bytes by pool."""
+    used = [sum(one[kind] for one, _ in left) for kind in KINDS]
+    reserved = [sum(one[pool] for _, one in left) for pool in Pool]
     geometry = chip.geometry
     arch = chip.info.arch or (geometry.arch if geometry is not None else None)
     capacities = {

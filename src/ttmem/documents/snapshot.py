@@ -107,7 +107,7 @@ def anomalies(counts: Mapping[str, int]) -> schema.Anomalies:
         "replaced": counts.get("replaced", 0),
         "rejected": counts.get("rejected", 0),
         "dropped": counts.get("dropped", 0),
-        "posthumous": counts.get("posthumous", 0),
+        "after_exit": counts.get("after_exit", 0),
         "resynced": counts.get("resynced", 0),
     }
 
@@ -168,6 +168,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
             "capacity": geometry.dram_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": dram_pool.peak.value if used[Kind.DRAM] is not None else None,
+            "peak_at_most": _at_most(dram_pool),
             "reserved_peak": _reserved_peak(dram_pool, (dram_pool,)),
             "largest_free": _largest_free(chip, Pool.DRAM),
             "banks": geometry.dram_banks if geometry else None,
@@ -183,6 +184,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
             "capacity": geometry.l1_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
+            "peak_at_most": _at_most(l1_pool),
             "reserved_peak": _reserved_peak(l1_pool, (chip.kinds[kind] for kind in _BUFFERS[Pool.L1])),
             "largest_free": _largest_free(chip, Pool.L1),
             "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
@@ -195,6 +197,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
                 "reserved": _reserved(chip, (Kind.L1_SMALL,)),
                 "region": geometry.cores * geometry.l1_small_size if geometry and geometry.live else None,
                 "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
+                "peak_at_most": _at_most(small),
             },
             "cb": {"held": used[Kind.CB], "resident": resident[Kind.CB]},
             "dfb": {"held": used[Kind.DFB], "resident": resident[Kind.DFB]},
@@ -257,9 +260,17 @@ def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
     return None if None in values else _sum(values)
 
 
+def _at_most(total: Total) -> int | None:
+    """The highest that a peak can have been; None if the peak is exact."""
+    at_most = total.peak.at_most
+    return at_most if at_most > total.peak.value else None
+
+
 def _reserved_peak(total: Total, kinds: Iterable[Total]) -> int | None:
     """The highest reserved bytes; None if less than requested, because then some allocation lacks its reserved size."""
     taken = total.reserved_peak
+    if _at_most(total) is not None:
+        return None
     return taken if taken and taken >= max(kind.peak.value for kind in kinds) else None
 
 
@@ -356,7 +367,16 @@ def _taken(process: Process) -> _ProcessFigures:
         process.exited,
         sorted(process.claimed),
         process.count,
-        [{"name": s.name, "confidence": s.confidence.label, "trouble": s.trouble} for s in process.sources.values()],
+        [
+            {
+                "name": source.name,
+                "confidence": source.confidence.label,
+                "trouble": source.trouble,
+                "unread": source.unread,
+                "shed": source.shed,
+            }
+            for source in process.sources.values()
+        ],
         process.numbers.copy(),
         [(chip_id, _used_and_peaks(*share.pools)) for chip_id, share in process.shares.items()],
         [
@@ -469,17 +489,26 @@ def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict
     }
 
 
-def allocation(item: Allocation, chip: Chip | None = None, *, see_tag: bool = True) -> schema.AllocationRow:
-    """The row of one live allocation on one of its chips; on the first if none is given."""
+def allocation(
+    item: Allocation, chips: tuple[Chip, ...] | None = None, *, see_tag: bool = True
+) -> schema.AllocationRow:
+    """The row of one live allocation. ``chips`` are the requested ones of its chips; all if none are given."""
     holding, extra = item.holding, item.extra
-    if chip is None:
-        chip = holding.chip
+    devices = holding.numbers
+    others: tuple[Chip, ...] = ()
+    if chips is None or chips == holding.chips or set(chips) == set(holding.chips):
+        chips = holding.chips
+    else:
+        devices = tuple(holding.number_on(chip) for chip in chips)
+        others = tuple(chip for number, chip in zip(holding.numbers, holding.chips) if number not in devices)
+    counted = counted_chips(item)
     place = core_place(item)
     stack = stack_of(item)
     return {
         "pid": holding.source.process.info.pid or None,
-        "chip": chip.id,
-        "device": holding.number_on(chip),
+        "chips": [chip.id for chip in chips],
+        "other_chips": [chip.id for chip in others],
+        "devices": list(devices),
         "kind": item.kind.label,
         "id": hex(item.address),
         "address": item.address,
@@ -501,7 +530,7 @@ def allocation(item: Allocation, chip: Chip | None = None, *, see_tag: bool = Tr
         "stack": stack.split("\n") if stack and see_tag else None,
         "source": holding.source.name,
         "confidence": holding.source.confidence.label,
-        "counted": chip in counted_chips(item),
+        "not_counted": [] if chips is counted else [chip.id for chip in chips if chip not in counted],
     }
 
 

@@ -72,7 +72,7 @@ def anomalies() -> Anomalies:
         "replaced": 0,
         "rejected": 0,
         "dropped": 0,
-        "posthumous": 0,
+        "after_exit": 0,
         "resynced": 0,
     }
 
@@ -93,6 +93,7 @@ def memory(board: str | None, arch: str | None) -> MemoryRow:
             "capacity": dram,
             "capacity_basis": basis,
             "peak": None,
+            "peak_at_most": None,
             "reserved_peak": None,
             "largest_free": None,
             "banks": banks,
@@ -104,6 +105,7 @@ def memory(board: str | None, arch: str | None) -> MemoryRow:
             "capacity": l1,
             "capacity_basis": basis,
             "peak": None,
+            "peak_at_most": None,
             "reserved_peak": None,
             "largest_free": None,
             "bank_free": None,
@@ -119,7 +121,7 @@ def memory(board: str | None, arch: str | None) -> MemoryRow:
                 "firmware": None,
             },
             "buffers": None,
-            "small": {"used": None, "reserved": None, "region": None, "peak": None},
+            "small": {"used": None, "reserved": None, "region": None, "peak": None, "peak_at_most": None},
             "cb": {"held": None, "resident": None},
             "dfb": {"held": None, "resident": None},
             "scratchpad": None,

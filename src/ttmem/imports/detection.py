@@ -13,7 +13,7 @@ from ttmem.imports.database import read_database
 from ttmem.imports.graph import Call, GraphCapture, NotACapture
 from ttmem.imports.jsonstream import JsonError, JsonStream
 from ttmem.imports.stacks import stack_of
-from ttmem.recording.event_file import MAGIC
+from ttmem.recording.blocks import FILE_MAGIC
 
 _SQLITE = b"SQLite format 3\0"
 _SIDECARS = (".python_io.json", ".tensor_lifetime.json", ".comparison_records.json")
@@ -46,8 +46,8 @@ def read(path: Path, rank: int | None = None) -> GraphCapture:
         head = file.peek(16)[:16]  # peek, not read: it may be a pipe
         if head == _SQLITE:
             return read_database(path, rank)
-        if head.startswith(MAGIC):
-            raise NotACapture("this is already a ttmem event file; `ttmem replay` shows it")
+        if head.startswith(FILE_MAGIC):
+            raise NotACapture("this is already a ttmem recording; `ttmem replay` shows it")
         if rank is not None:
             raise NotACapture("--rank is for databases; a report or capture is of one rank")
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the event file of an imported recording, and its summary as a document, schema "ttmem.import/1"."""
+"""Writes the recording of an imported file, and its summary as a document, schema "ttmem.import/1"."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ttmem.imports.to_events import EventTranslation, step_at
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, POOL_OF, Kind
 from ttmem.model.stack_frames import line_of
-from ttmem.recording.event_file import EventFileWriter
+from ttmem.recording.event_recording import EventRecordingWriter
 from ttmem.wire.client_decode import decode
 from ttmem.wire.client_encode import encode
 
@@ -34,13 +34,14 @@ def write(translation: EventTranslation, out: Path, name: str) -> tuple[Ledger, 
     count = 0
     handle, scratch = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)  # readable for its owner only
     try:
-        with open(handle, "wb") as file:
-            journal = EventFileWriter(file)
+        with open(handle, "wb", buffering=0) as file:
+            recording = EventRecordingWriter(file, {"start": translation.began, "imported": name})
             for time, event in translation.events():
                 count += 1
                 decode(encode(event))  # do not write what a reader would reject
-                journal.write(time, source, event)
+                recording.write(time, source, event)
                 ledger.apply(time, source, event)
+            recording.finish()
         os.replace(scratch, out)
     except BaseException:
         os.unlink(scratch)
@@ -90,7 +91,7 @@ def _chip(translation: EventTranslation, chip: Chip) -> schema.ImportChip:
 
 
 def _kind(translation: EventTranslation, kind: Kind, total: Total) -> schema.ImportKind:
-    after = total.peak.time - translation.began
+    after = (total.peak.time or 0.0) - translation.began
     step = step_at(translation.recording, after)
     return {
         "pool": POOL_OF[kind].label,

@@ -21,16 +21,16 @@ from ttmem.wire.legacy_stream import READ_BYTES, LegacyStream
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
-_GARBAGE_READ_BYTES = 16 * 1024  # looking for records in garbage is slow, so less of it is read at once
+_GARBAGE_READ_BYTES = 16 * 1024  # searching garbage for records is slow, so one read takes less of it
 _MAX_UNREAD_REPLY_BYTES = 64 * 1024
 _MAX_COMPLAINTS = 16
 _CREDENTIALS = struct.Struct("3i")
-_MOST_DESCRIPTORS = 4  # an agent sends one; if a client sends more, they are received to be closed
+_MOST_DESCRIPTORS = 4  # an agent sends one; any further ones are received and closed
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
 
 
 class Chunk(NamedTuple):
-    """What one read gave, empty at the end of the stream, and the sender according to the kernel."""
+    """The data of one read, empty at the end of the stream, and the sender according to the kernel."""
 
     data: bytes
     pid: int
@@ -67,9 +67,9 @@ class Connection:
         self.native: NativeStream | None = None
         self.source_name = "legacy"
         self.confidence = Confidence.REPORTED
-        self.peers: dict[int, Peer] = {}  # by pid: processes that have sent on it
-        self.descriptors: list[int] = []  # received, and not yet taken by a hello
-        self.pending: tuple[Iterator[bytes], Peer] | None = None  # records that were read and must wait for a turn
+        self.peers: dict[int, Peer] = {}  # by pid: the processes that have sent on this connection
+        self.descriptors: list[int] = []  # received, and not yet used by a hello
+        self.pending: tuple[Iterator[bytes], Peer] | None = None  # records that were read, for a later turn
         self._outgoing = b""
         self._complaints: set[str] = set()
         self._epoll = epoll
@@ -80,7 +80,7 @@ class Connection:
         return self.sock.fileno() >= 0
 
     def receive(self, buffer: bytearray) -> Chunk | None:
-        """One bounded read; None if there was nothing."""
+        """Read once, up to the size of the buffer. Returns None if there was nothing to read."""
         lost = self.legacy is not None and self.legacy.lost
         view = memoryview(buffer)[: _GARBAGE_READ_BYTES if lost else len(buffer)]
         try:
@@ -98,7 +98,7 @@ class Connection:
         return Chunk(bytes(view[:count]), pid, user_id)
 
     def waiting_bytes(self) -> int:
-        """How much there is to read now."""
+        """The number of bytes that can be read now."""
         found = array.array("i", [0])
         try:
             fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, found)
@@ -107,7 +107,7 @@ class Connection:
         return found[0]
 
     def reply(self, data: bytes = b"") -> bool:
-        """Send without waiting, first what could not be sent before. False if too much is unread by the client."""
+        """Send without waiting, after any earlier unsent data. Returns False if the client has too much unread."""
         if not self.open:
             return True
         if data and len(self._outgoing) + len(data) > _MAX_UNREAD_REPLY_BYTES:
@@ -119,14 +119,14 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            sent = len(data)  # the reader is gone; the next read will find the end
+            sent = len(data)  # the reader is gone; the next read returns the end of the stream
         self._outgoing = data[sent:]
         if waiting != bool(self._outgoing):
             self._epoll.modify(self.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0))
         return True
 
     def is_news(self, complaint: str) -> bool:
-        """Is this cause to be reported? Each is once, and only so many of one connection."""
+        """True if this cause must be reported. Each cause is reported once, up to a limit for each connection."""
         if complaint in self._complaints or len(self._complaints) >= _MAX_COMPLAINTS:
             return False
         self._complaints.add(complaint)

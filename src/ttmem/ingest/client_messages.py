@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts the bytes of a client's connection into records, puts their events into the sink, and answers queries."""
+"""Splits the bytes of a client's connection into records, passes their events to the sink, and answers queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SILENT = (Type.RESPONSE, Type.DEVICE_INFO_RESPONSE)
 
 
 class ClientMessages:
-    """Both protocols, for all connections."""
+    """Decodes both protocols, for all connections."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class ClientMessages:
         machine: list[ChipInfo],
         root: str,
     ) -> None:
-        """``answer`` gives the reply to a legacy query, in the record size of the client. ``dump`` writes a dump."""
+        """``answer`` returns the reply to a legacy query, in the record size of the client. ``dump`` writes a dump."""
         self._sink = sink
         self._rings = rings
         self._answer = answer
         self._dump = dump
         self._machine = machine
         self._root = root
-        self.unread_replies = 0  # dropped, because the client did not read the replies before
+        self.unread_replies = 0  # dropped, because the client did not read earlier replies
 
     def take(self, connection: Connection, data: bytes, peer: Peer, pid: int, deadline: float) -> bool:
-        """Bytes that were read from a connection and sent by that process. False: the connection is to be closed."""
+        """Process bytes of a connection that this process sent. Returns False to close the connection."""
         if connection.legacy is None and connection.native is None:
             if data[0] == native.MAGIC:
                 connection.native = NativeStream()
@@ -79,7 +79,7 @@ class ClientMessages:
         return True
 
     def finish(self, connection: Connection) -> None:
-        """The client sends no more. The rest of a stream belongs to the process that sent first."""
+        """Handle the end of a stream. What is left of it belongs to the process that sent first."""
         stream = connection.legacy
         if stream is None or not connection.peers:
             return
@@ -92,7 +92,7 @@ class ClientMessages:
             self._complain(connection, peer, "truncated", "ended inside a record; the rest is dropped")
 
     def native(self, connection: Connection, records: Iterator[bytes], peer: Peer, deadline: float) -> bool:
-        """Our own records: at least one, and as many as there is time for. False: the connection is to be closed."""
+        """Process ttmem's own records until the deadline, at least one. Returns False to close the connection."""
         connection.pending = None
         try:
             for record in records:
@@ -112,15 +112,15 @@ class ClientMessages:
                 if monotonic() > deadline:
                     connection.pending = records, peer
                     return True
-            connection.close_descriptors()  # a hello that needed one has taken it
+            connection.close_descriptors()  # a hello that needed a descriptor has taken it by now
         except NativeError as error:
             self._reject(self._source(connection, peer))
             self._complain(connection, peer, "native", f"sent a damaged record: {error}; closing the connection")
-            return False  # our client reconnects and sends again what is live
+            return False  # ttmem's client reconnects and sends its live allocations again
         return True
 
     def _event(self, connection: Connection, peer: Peer, record: bytes) -> None:
-        """One event of our own protocol. An event with an impossible value is dropped."""
+        """Apply one event of ttmem's own protocol. An event with an impossible value is dropped."""
         source = self._source(connection, peer)
         try:
             event = decode(record)
@@ -139,7 +139,7 @@ class ClientMessages:
             first = not peer.sources
             source = self._sink.ledger.source(now, peer.info, connection.source_name, connection.confidence)
             peer.sources[connection.source_name] = source
-            # An agent reports itself which chips it opened.
+            # An agent reports the chips that it opened.
             if first and peer.info.pid and connection.source_name != AGENT:
                 visible = processes.visible_devices(peer.info.pid, self._root)
                 for number, chip in chips_of_visible(visible or [], self._machine):
@@ -147,21 +147,20 @@ class ClientMessages:
         return source
 
     def _legacy(self, connection: Connection, source: Source, size: int, records: Iterable[Record], pid: int) -> None:
-        """Legacy records to the account."""
+        """Apply the legacy records of one read.
+
+        Whether their events are observed or logged is checked once for each read and after each request.
+        """
         rest = iter(records)
         while True:
-            plain = self._sink.plain(source)
-            record = self._direct(connection, source, rest, pid) if plain else next(rest, None)
+            apply = self._direct if self._sink.plain(source) else self._shown
+            record = apply(connection, source, rest, pid)
             if record is None:
                 return
-            event = event_of(record)
-            if event is None:
-                self._request(connection, source, record, size)
-            else:
-                self._legacy_event(connection, source, event, record[4], pid)
+            self._request(connection, source, record, size)
 
     def _direct(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
-        """The hot path: buffers straight into the account. Returns the first record that is no event."""
+        """The hot path: apply buffers directly to the ledger. Returns the first record that is not an event."""
         sink = self._sink
         ledger, kinds, now = sink.ledger, BUFFER_KINDS, sink.now()
         allocated, freed = ledger.allocated, ledger.freed
@@ -178,13 +177,24 @@ class ClientMessages:
                     event = event_of(record)
                     if event is None:
                         return record
-                    self._legacy_event(connection, source, event, claimed, pid)
+                    self._legacy_event(connection, source, event, claimed, pid, now)
         return None
 
-    def _legacy_event(self, connection: Connection, source: Source, event: Event, claimed: int, pid: int) -> None:
-        """``claimed`` is the pid in the record, ``pid`` that of its sender."""
+    def _shown(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
+        """The same as `_direct` for events that are observed or logged."""
+        now = self._sink.now()
+        for record in records:
+            event = event_of(record)
+            if event is None:
+                return record
+            self._legacy_event(connection, source, event, record[4], pid, now)
+        return None
+
+    def _legacy_event(
+        self, connection: Connection, source: Source, event: Event, claimed: int, pid: int, now: float
+    ) -> None:
+        """Apply one event. ``claimed`` is the pid in the record, ``pid`` is the sender's according to the kernel."""
         sink = self._sink
-        now = sink.now()
         if claimed != pid and claimed and claimed not in source.process.claimed:
             sink.apply(now, source, Claimed(claimed))
         allocation = sink.apply(now, source, event)
@@ -192,7 +202,7 @@ class ClientMessages:
             self._refused(connection, source, event.device, event.size)
 
     def _request(self, connection: Connection, source: Source, record: Record, size: int) -> None:
-        """A record that is no event: a query, a request for a dump, a reply sent to us, or an unknown code."""
+        """Handle a record that is not an event: a query, a request for a dump, a reply, or an unknown code."""
         op, device, _, code = record[:4]
         if op in _QUERIES:
             answer = self._answer(record, size)
@@ -206,7 +216,7 @@ class ClientMessages:
             self._complain(connection, None, what, f"Invalid {what} {code} - ignoring message (device {device})")
 
     def _refused(self, connection: Connection, source: Source, device: Device, size: int) -> None:
-        """An allocation was not counted: report why, once for each connection and cause."""
+        """Report why an allocation was not counted, once for each connection and cause."""
         if source.process.exited is not None:
             return
         if not 0 < size <= self._sink.ledger.limits.size:
@@ -217,7 +227,7 @@ class ClientMessages:
             self._complain(connection, None, "limit", "holds more allocations than the account keeps for one process")
 
     def _adopt(self, connection: Connection, peer: Peer) -> None:
-        """An agent handed over its memory, or reports that it has none."""
+        """Start to read the ring that an agent sent, or record that it could not share one."""
         if not connection.descriptors:
             text = "its agent cannot share memory (no memfd or no descriptor left); nothing of it is seen"
             self._complain(connection, peer, "ring", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time for the server: wall-clock seconds that never step back."""
+"""The server's clock: wall-clock seconds that never decrease."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 
 class Clock:
-    """Wall time at the start, carried on by the monotonic clock: setting the system clock reorders nothing."""
+    """Wall-clock time at the start, advanced by the monotonic clock. Setting the system clock reorders nothing."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
@@ -18,7 +18,9 @@ class Clock:
 
 
 def rfc3339(seconds: float, digits: int = 3) -> str:
-    """A time stamp for people and JSON. A snapshot's has six digits: `replay --at` of it must find the same events.
+    """Format a time for people and for JSON.
+
+    A snapshot uses six digits, so that `replay --at` with its time finds the same events.
 
     >>> rfc3339(0)
     '1970-01-01T00:00:00.000Z'

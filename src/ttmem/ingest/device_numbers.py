@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which chips a process means by its device numbers."""
+"""Maps the device numbers of a process to chips."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[int, ChipInfo]]:
-    """(device number, chip) for a TT_VISIBLE_DEVICES setting.
+    """Returns (device number, chip) for a TT_VISIBLE_DEVICES setting.
 
-    The runtime numbers the chips it sees from 0, in driver order. Entries are driver indices or PCI addresses; an
-    index whose chip the machine does not list still tells two processes' chips apart.
+    The runtime numbers the chips it sees from 0, in driver order. Entries are driver indices or PCI addresses. An
+    index without a listed chip still distinguishes the chips of two processes.
 
     >>> chips_of_visible(["3"], [])
     [(0, ChipInfo(id='kmd:3', pci=None, kmd=3, arch=<Arch.UNKNOWN: 0>, board=None, remote=None, geometry=None))]
@@ -31,16 +31,16 @@ def chips_of_visible(visible: list[str], machine: list[ChipInfo]) -> list[tuple[
             pci = entry.lower() if entry.count(":") > 1 else f"0000:{entry.lower()}"
             chip = by_pci.get(pci) or ChipInfo(pci, pci=pci)
         else:
-            return []  # not a form we know: better assumed than wrong
+            return []  # an unknown form: an assumed chip is better than a wrong one
         chosen[(1 << 30 if chip.kmd is None else chip.kmd, chip.id)] = chip
     return list(enumerate(chip for _, chip in sorted(chosen.items())))
 
 
 def chips_of_slots(process: ProcessInfo, numbers: set[int], files: list[CounterFile]) -> list[tuple[int, ChipInfo]]:
-    """(device number, chip) for device numbers of a process, by its slots in tt-metal's counters.
+    """Returns (device number, chip) for device numbers of a process, from its slots in tt-metal's counter files.
 
-    The number in a file is that of the process that attached last. It is this one's only if no other is attached, which
-    after a crash cannot be told any more; and if it says the same number of no other chip.
+    The number in a file is that of the process that attached last. It belongs to this process only if no other process
+    is attached, which cannot be determined after a crash, and if no other file of the process has the same number.
     """
     found: dict[int, list[str]] = {}
     for file in files:

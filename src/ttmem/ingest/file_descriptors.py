@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File descriptors: as many as may be had, and some of them kept for the API when clients have used up the rest."""
+"""Raises the limit of file descriptors, and reserves some for the API in case clients use all others."""
 
 from __future__ import annotations
 
 import os
 import resource
 
-_RESERVED_DESCRIPTORS = 640  # the API's connections, files of the machine that are read, and some to spare
-_SLACK_DESCRIPTORS = 8  # so many more must be free before clients are accepted again
+_RESERVED_DESCRIPTORS = 640  # for connections of the API, for reading files of the machine, and some spare ones
+_SLACK_DESCRIPTORS = 8  # this many more must be free before clients are accepted again
 
 
 def raise_limit() -> None:
-    """One descriptor for each client and some for each process: ask for all we may have."""
+    """Raise the soft limit to the hard limit: each client needs one descriptor, and each process some more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -26,7 +26,7 @@ def limit() -> int:
 
 
 def reserve() -> int:
-    """How many are kept from clients that send events."""
+    """The number of descriptors that clients with events may not use."""
     return min(_RESERVED_DESCRIPTORS, limit() // 2)
 
 
@@ -35,7 +35,7 @@ def for_clients() -> int:
 
 
 def scarce(fd: int, *, slack: bool = False) -> bool:
-    """Has only the reserve been left? ``fd`` is any open one; the kernel gives out the lowest number that is free."""
+    """True if only the reserve is left. ``fd`` is any open descriptor: a copy gets the lowest free number."""
     try:
         probe = os.dup(fd)
     except OSError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One line on standard output for each event of a client, in the forms that tools for the proof of concept parse.
 
-The server's loop only notes what happened. A thread makes the lines and writes them, so that a slow terminal slows
-nobody down. Above the limit, lines are left out and counted.
+The server's loop only queues the values of a line. A thread formats and writes the lines, so that a slow terminal does
+not delay the server. Above the limit, lines are left out and counted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ _WRITE_SECONDS = 0.02
 STYLES = ("newest", "untyped", "bytes", "decimal")
 _MEGABYTE = 1048576
 
+_CB_KINDS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
+_LINE_OF = tuple("cb" if k in _CB_KINDS else "kernel" if k in KERNEL_KINDS else "buffer" for k in KINDS)
 _KERNEL_NAMES = {Kind.KERNEL: "Application", Kind.FABRIC_KERNEL: "Fabric", Kind.DISPATCH_KERNEL: "Dispatch"}
+
+
+# By kind, because reading the name of an Enum's member is slow.
+_TYPE_NAMES = tuple("SYSTEM_MEMORY" if kind is Kind.HOST else kind.name for kind in KINDS)
 
 
 def type_name(kind: Kind) -> str:
     """A buffer kind as the proof of concept spelled it."""
-    return "SYSTEM_MEMORY" if kind is Kind.HOST else kind.name
+    return _TYPE_NAMES[kind]
 
 
 def mega(size: int) -> str:
@@ -41,7 +47,7 @@ def mega(size: int) -> str:
 
 
 class _Lines:
-    """The wording of each line. ``style`` picks among the forms the proof of concept went through."""
+    """The text of each line. ``style`` selects one of the forms that versions of the proof of concept used."""
 
     def __init__(self, style: str) -> None:
         self._ident: Callable[[int], str] = str if style == "decimal" else hex
@@ -51,7 +57,7 @@ class _Lines:
     def allocated(self, pid: int, size: int, kind: Kind, device: int, ident: int, refs: int) -> str:
         shared = f", ref_count={refs}" if refs > 1 else ""
         return (
-            f"✓ [PID {pid}] Allocated {size} bytes of {type_name(kind)} on device {device} "
+            f"✓ [PID {pid}] Allocated {size} bytes of {_TYPE_NAMES[kind]} on device {device} "
             f"(buffer_id={self._ident(ident)}{shared})"
         )
 
@@ -114,7 +120,7 @@ def _json_line(time: float, name: str, values: tuple[Any, ...]) -> str:
 
 
 class LegacyLog:
-    """Notes events and writes them in a thread. What agents write into their rings has no lines."""
+    """Queues lines and writes them in a thread. Events of agents have no lines."""
 
     def __init__(self, *, fd: int = 1, style: str = "newest", as_json: bool = False, quiet: bool = False) -> None:
         self._fd = fd
@@ -132,45 +138,48 @@ class LegacyLog:
         self._thread: threading.Thread | None = None
 
     def wants(self, source: Source) -> bool:
-        """Is an event of this source to be noted now? Otherwise it is enough to count it."""
+        """True if an event of this source gets a line now. Otherwise it is only counted."""
         return self._quota > 0 and source.name != AGENT
 
     def leave_out(self, lines: int) -> None:
-        """So many events that have a line were applied and not noted."""
+        """Count events that would have a line and were not passed to `note`."""
         if not self._quiet:
             self.left_out += lines
 
     def note(self, time: float, source: Source, event: Event, allocation: Allocation | None) -> None:
-        """What an event did, in as few values as the line needs."""
+        """Queue the line of an event, as the values that the line needs."""
         if self._quiet:
             return
-        if type(event) is ProcessExited:
-            self._note_exit(time, source.process)
-        if not isinstance(event, (Allocated, Freed)) or source.name == AGENT:
+        came = type(event) is Allocated
+        if not came and type(event) is not Freed:
+            if type(event) is ProcessExited:
+                self._note_exit(time, source.process)
             return
-        pid = source.process.info.pid
-        came = isinstance(event, Allocated)
+        if source.name == AGENT or (came and allocation is None):
+            return
+        if self._quota <= 0:
+            self.left_out += 1
+            return
+        assert isinstance(event, (Allocated, Freed))
+        pid, device, reported = source.process.info.pid, event.device, event.kind
         if allocation is None:
-            if not came:
-                self._put(time, "unknown", (pid, event.device, event.address))
-            return
-        reported = event.kind
-        kinds = allocation.holding.chip.kinds
-        if reported in (Kind.CB, Kind.DFB, Kind.SCRATCHPAD):
-            self._put(time, "cb", (came, event.device, allocation.size, kinds[reported].used))
-        elif reported in KERNEL_KINDS:
+            self._put(time, "unknown", (pid, device, event.address))
+        elif reported is not None and _LINE_OF[reported] == "cb":
+            used = allocation.holding.chip.kinds[reported].used
+            self._put(time, "cb", (came, device, allocation.size, used))
+        elif reported is not None and _LINE_OF[reported] == "kernel":
+            kinds = allocation.holding.chip.kinds
             total = sum(kinds[k].used for k in KERNEL_KINDS)
-            self._put(time, "kernel", (came, allocation.kind, event.device, allocation.size, total))
+            self._put(time, "kernel", (came, allocation.kind, device, allocation.size, total))
         elif came:
-            # As it was reported: a per-core write came as L1, whatever its address makes of it.
-            self._put(
-                time, "allocated", (pid, allocation.size, reported, event.device, allocation.address, allocation.refs)
-            )
+            # The kind as it was reported: a per-core write is reported as L1, and its address may show another kind.
+            values = pid, allocation.size, reported, device, allocation.address, allocation.refs
+            self._put(time, "allocated", values)
         else:
-            self._put(time, "freed", (pid, allocation.size, event.device, allocation.address, allocation.refs))
+            self._put(time, "freed", (pid, allocation.size, device, allocation.address, allocation.refs))
 
     def _note_exit(self, time: float, process: Process) -> None:
-        """What a dead process left."""
+        """Queue the lines about the memory that a dead process held."""
         sums = [[0, 0], [0, 0], [0, 0]]
         for holding in process.holdings():
             for kind, leaf in zip(KINDS, holding.leaves):
@@ -182,7 +191,7 @@ class LegacyLog:
             self._put(time, "cleanup", (process.info.pid, *sums[0], *sums[1], *sums[2]))
 
     def tick(self, time: float) -> None:
-        """Called often: starts the next second, and writes how many lines the last one left out."""
+        """Called often: starts the next second, and writes how many lines were left out in the last one."""
         if time - self._second < 1.0:
             return
         self._second = time
@@ -194,11 +203,11 @@ class LegacyLog:
         self._quota = LINES_PER_SECOND
 
     def say(self, time: float, text: str) -> None:
-        """Something asked for, such as a dump: written even when quiet."""
+        """Write a text that was requested, such as a dump, even when quiet."""
         self._push(time, "text", (text,))
 
     def drain(self, timeout: float) -> None:
-        """Wait until what was noted has been written, but not for ever."""
+        """Wait until all queued lines are written, up to the timeout."""
         self._idle.wait(timeout)
 
     def close(self, timeout: float = 2.0) -> None:
@@ -208,6 +217,7 @@ class LegacyLog:
             self._thread.join(timeout)
 
     def _put(self, time: float, name: str, values: tuple[Any, ...]) -> None:
+        """Queue a line, unless this second has no lines left."""
         if self._quota <= 0:
             self.left_out += 1
             return
@@ -215,23 +225,23 @@ class LegacyLog:
         self._push(time, name, values)
 
     def _push(self, time: float, name: str, values: tuple[Any, ...]) -> None:
-        if not self._has_room():
+        """Queue a line, unless the reader of the output has stopped reading. Wake the thread if it waits."""
+        if len(self._queue) > 2 * LINES_PER_SECOND:
             self.left_out += 1
             return
         self._queue.append((time, name, values))
-        if self._idle.is_set():
-            self._idle.clear()
         if not self._wake.is_set():
+            self._idle.clear()
             self._wake.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="ttmem-log", daemon=True)
-            self._thread.start()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write, name="ttmem-log", daemon=True)
+                self._thread.start()
 
     def _write_all(self, data: bytes) -> None:
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
-            except BlockingIOError:  # a descriptor that a supervisor made non-blocking: full is not closed
+            except BlockingIOError:  # a supervisor made the descriptor non-blocking, and it is full
                 select.select([], [self._fd], [])
 
     def _has_room(self) -> bool:
@@ -244,7 +254,7 @@ class LegacyLog:
             self._wake.wait()
             self._wake.clear()
             if not self._closing:
-                sleep(_WRITE_SECONDS)  # many lines to a write, and few turns at the interpreter
+                sleep(_WRITE_SECONDS)  # many lines for each write, and fewer switches between threads
             while queue:
                 lines: list[str] = []
                 while queue and len(lines) < 500:
@@ -254,7 +264,7 @@ class LegacyLog:
                 try:
                     self._write_all(data)
                 except OSError:
-                    queue.clear()  # nobody listens any more; the account goes on
+                    queue.clear()  # the output is closed; the account continues
             self._idle.set()
             if queue:
                 self._idle.clear()

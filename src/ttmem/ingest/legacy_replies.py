@@ -13,11 +13,11 @@ _MOST_DEVICES = 1024
 
 
 class LegacyAnswers:
-    """Answers by claimed device number: the one place where chips of different processes are summed by number."""
+    """Answers by device number. Only here are chips of different processes summed by their number."""
 
     def __init__(self, ledger: Ledger, *, noc_capacity: bool = False) -> None:
         self._ledger = ledger
-        self._noc_capacity = noc_capacity  # L1 capacity as the proof of concept counted it
+        self._noc_capacity = noc_capacity  # report the L1 capacity as the proof of concept did
 
     def __call__(self, record: Record, size: int) -> bytes:
         op, device = record[0], record[1]
@@ -30,14 +30,14 @@ class LegacyAnswers:
         if chip is None:
             return reply(Type.DEVICE_INFO_RESPONSE, size, device)
         usage = self._usage(device)
-        counters = Usage(cb=usage.cb, kernel=usage.kernel)  # where the size has the fields
+        counters = Usage(cb=usage.cb, kernel=usage.kernel)  # used where the record size has these fields
         return reply(Type.DEVICE_INFO_RESPONSE, size, device, counters, self._info(chip.geometry))
 
     def _usage(self, device: int) -> Usage:
         return Usage.of(self._ledger.used_by_number(device))
 
     def _device_count(self) -> int:
-        """So many that asking for 0 .. n-1 finds every chip."""
+        """The number n for which queries of 0 to n-1 find every chip."""
         numbers = {n for p in self._ledger.processes.values() for n in p.numbers if n < _MOST_DEVICES}
         machine = [chip for chip in self._ledger.chips.values() if not chip.assumed and chip.info.kmd is not None]
         return max(len(machine), max(numbers, default=-1) + 1)
@@ -51,7 +51,7 @@ class LegacyAnswers:
         return next(here, None) or self._ledger.chips.get(assumed_chip_id(device))
 
     def _info(self, geometry: Geometry | None) -> DeviceInfo:
-        """A chip that is known from events only is available, and its sizes are not known."""
+        """A chip that is known only from events is available, and its sizes are unknown."""
         if geometry is None:
             return DeviceInfo(available=1)
         return DeviceInfo(

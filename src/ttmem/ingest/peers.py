@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that send to the server, by the pid that the kernel gives, watched for their exit through pidfds."""
+"""The processes that send to the server, found by the kernel's pid. Pidfds report their exit."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Peer:
 
 
 class Peers:
-    """Finds the process of a pid, and which processes have died since the last call."""
+    """Finds the process of a pid, and lists the processes that died since the last call."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._by_pid: dict[int, Peer] = {}
         self._by_pidfd: dict[int, Peer] = {}
-        self._unwatched: set[Peer] = set()  # without a pidfd: looked up in /proc now and then
+        self._unwatched: set[Peer] = set()  # without a pidfd: checked in /proc at intervals
         self._gone: list[Peer] = []
         self._dead: OrderedDict[int, Peer] = OrderedDict()
         self._epoll = select.epoll()
@@ -51,7 +51,7 @@ class Peers:
         return len(self._by_pid)
 
     def find(self, pid: int, user_id: int | None) -> Peer:
-        """The process that has this pid now, or that had it last if none has it."""
+        """The process that has this pid now, or the last one that had it."""
         peer = self._by_pid.get(pid)
         if peer is not None:
             return peer
@@ -73,7 +73,7 @@ class Peers:
         return peer
 
     def foreign(self, connection: int, user_id: int | None) -> Peer:
-        """A sender whose pid is not visible here (another pid namespace): it is known by its connection only."""
+        """A sender in another pid namespace, whose pid is not visible here. Only its connection identifies it."""
         return Peer(ProcessInfo(0, None, user_id, connection=connection), None)
 
     def died(self) -> list[Peer]:
@@ -83,11 +83,11 @@ class Peers:
         return list(dict.fromkeys(dead))
 
     def postpone(self, peer: Peer) -> None:
-        """Give that process again at the next call of `died`."""
+        """Return that process again from the next call of `died`."""
         self._gone.append(peer)
 
     def check_unwatched(self) -> bool:
-        """Look up the processes without a pidfd; True if one of them died."""
+        """Check the processes without a pidfd. Returns True if one of them died."""
         for peer in list(self._unwatched):
             now = processes.start_and_state(peer.info.pid, self._root)
             if now is None or now[0] != peer.info.start or now[1] in "ZX":
@@ -96,7 +96,7 @@ class Peers:
         return bool(self._gone)
 
     def remember_dead(self, peer: Peer) -> None:
-        """It is dead: another process may get its pid, and late records of its own still find it."""
+        """Release the pid of a dead process for others. Late records of the dead process are still assigned to it."""
         if self._by_pid.get(peer.info.pid) is peer:
             del self._by_pid[peer.info.pid]
             self._dead[peer.info.pid] = peer

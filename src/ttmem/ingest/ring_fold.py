@@ -1,175 +1,256 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the records of an agent's ring into events of the account, each on the mesh of its record.
+"""Applies the records of an agent's ring to the account, each on the mesh of its record.
 
-A reader starts with the first record. If that is overwritten already, or if the reader falls a whole ring behind, it
-takes the table of live allocations instead and counts the records it missed. The account is then exact again, but its
-history has a gap.
+A reader starts with the first record. If that is already overwritten, or if the reader falls a whole ring behind, it
+counts the records that it missed and catches up: it copies the agent's live table and applies only what changed. The
+account is then exact again, peaks included (see `missed_highs`), but its history has a gap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterator
+from operator import itemgetter
+from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic
 
 from ttmem.account.entities import Source
-from ttmem.account.ledger import Ledger
-from ttmem.account.size_extremes import Sizes
+from ttmem.ingest.known_slots import KnownSlots
+from ttmem.ingest.missed_highs import caught_up
+from ttmem.ingest.ring_corrections import Corrections
 from ttmem.ingest.ring_listener import NoListener, RingListener
+from ttmem.ingest.ring_meshes import RingMeshes
+from ttmem.ingest.ring_programs import RingPrograms
+from ttmem.ingest.sink import Sink
 from ttmem.model.events import (
     Allocated,
-    Audited,
+    CaughtUp,
     Described,
-    Device,
-    DeviceClosed,
-    DeviceOpened,
     Event,
-    Extra,
     Failed,
     Freed,
+    GapBegan,
     Lost,
     Mark,
     PhaseBegan,
     PhaseEnded,
-    ProgramCompiled,
     ProgramDestroyed,
-    ProgramRun,
-    ResyncBegin,
-    ResyncEnd,
     Sees,
     Uncertain,
-    WorkloadRun,
 )
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.uncertain_reasons import REASONS
-from ttmem.model.validation import MAX_BANKS, MAX_COUNT, check, check_reserved
+from ttmem.model.validation import MAX_COUNT
 from ttmem.wire.agent_ring import (
     BINARY,
     KEPT,
     PER_CORE,
     PROGRAM_FRAME,
-    RAN,
     SHARED,
     WHOLESALE,
-    Mesh,
     Record,
     Ring,
     RingError,
     RingEvent,
-    chip_info,
-    geometry_of,
 )
+from ttmem.wire.ring_meters import Measured, measured
+from ttmem.wire.table_copy import TableCopy, copy_table
 
 _ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
-_NO_MESH, _UNKNOWN_LAYOUT = 0xFFFF, 255
+_NO_MESH = 0xFFFF
 _NO_LISTENER = NoListener()
 _IDENT_MASK = 0xFFFFFFFF  # a buffer is known by its slot of the table plus 1, by its address (0) if it has no slot
 COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "meshes_full", "failures")
-_GONE = (0, 0)
-_FIRST_PART, _L1_SMALL = int(Kind.CB), int(Kind.L1_SMALL)
+_L1_SMALL = int(Kind.L1_SMALL)
 _IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
-_MOST_EXTRAS = 50_000
-_MOST_LAUNCHES = 1024  # programs of one workload, each once for each of its chips; they share no chip as a rule
-
-
-class _Frame(NamedTuple):
-    """A live program."""
-
-    program: int
-    workload: int
-    mesh: int
-    cores: int  # blob
-
-
-class _MeshView:
-    """What each record of a mesh needs to know of it."""
-
-    __slots__ = ("allocator", "banks", "device", "numbers", "sizes")
-
-    def __init__(self, mesh: Mesh, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
-        self.numbers = numbers  # Metal's, of its chips
-        self.device: Device = numbers[0] if len(numbers) == 1 else numbers
-        self.allocator = mesh.parent + 1
-        self.banks = tuple(bank.banks for bank in mesh.banks)  # by buffer kind
-        self.sizes = sizes
+_EVENTS_PER_LOOK = 64  # at the clock, during a catch-up
+_TIME_OF = itemgetter(1)
 
 
 class RingFold:
-    """Turns what one agent writes into events, in order. ``offset`` added to the agent's clock gives wall time."""
+    """Applies what one agent writes to the account, in order. ``offset`` added to the agent's clock gives wall time.
 
-    def __init__(self, ring: Ring, offset: float, listener: RingListener = _NO_LISTENER) -> None:
+    Records are read in batches. `load` reads the next batch, `fold` applies records of it up to a time, so that the
+    records of several rings can be applied in the order of their times.
+    """
+
+    def __init__(
+        self, ring: Ring, offset: float, sink: Sink, source: Source, listener: RingListener = _NO_LISTENER
+    ) -> None:
         self.ring = ring
         self.lost = 0
-        self.records = 0
-        self.completeness: float | None = None  # the worst of all audits so far
+        self.records = 0  # that were read
+        self.applied = 0  # of these
+        self.gaps = 0  # how often the ring was overwritten before it was read
+        self.observed = False  # were the last records observed
         self._offset = offset
+        self._sink = sink
+        self._source = source
         self._newest = 0  # the agent's clock when it was last read; no record is younger
+        self._last_time = ring.field("started")  # of the last record that was read
         self._listener = listener
+        self._meshes = RingMeshes(ring, listener)
+        self._programs = RingPrograms(ring, self._meshes)
+        self._slots = KnownSlots(ring.table_slots)
+        self._corrector = Corrections(source, self._meshes, self._programs, self._slots, self._added, self._described)
         self._used = False  # was anything opened, allocated, or freed by the program since the last closing
         self._ending: set[int] = set()  # meshes that are being closed
-        self._views: dict[int, _MeshView] = {}
-        self._open: dict[int, set[int]] = {}  # Metal's number -> meshes open there
-        self._ran = 0  # the workload that was launched last
-        self._frames: dict[int, _Frame] = {}  # of live programs, by slot of the table
-        self._workloads: dict[int, dict[int, _Frame]] = {}  # number -> the frames of its programs, by slot
-        self._runs: dict[int, tuple[ProgramRun, ...]] = {}  # of each workload, until one of its programs changes
-        self._audits: dict[int, int] = {}  # mesh -> audits seen
-        self._extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
         self._batch: list[tuple[int, ...]] = []
+        self._next = 0  # index in the batch of the next record to apply
+        self._corrections: Iterator[tuple[float, Event]] | None = None  # to apply instead of records that were lost
+        self._corrected_at = 0  # the agent's time of these
+        self._in_gap = False
+        self._skip = False  # do not read the records after the corrections
         self._counted = dict.fromkeys(REASONS, 0)  # the agent's counters as far as they were reported
-        self._generation = 0
+        self._phases = 0  # that began so far, seen or not
         self._greeted = False
-        self._sizes: dict[int, Sizes] = {}  # by mesh, of those that are open and of which the listener wants them
 
-    def events(self, limit: int) -> Iterator[tuple[float, Event]]:
-        """The events of at most ``limit`` records. Apply each before asking for the next."""
-        return self._read(limit, None, None)
+    @property
+    def completeness(self) -> float | None:
+        """The worst of all audits so far, None if there was none."""
+        return self._meshes.completeness
 
-    def fold(self, limit: int, ledger: Ledger, source: Source) -> None:
-        """Apply the same to an account, without making an event of each buffer that is allocated or freed."""
-        for time, event in self._read(limit, ledger, source):
-            ledger.apply(time, source, event)
+    @property
+    def loaded(self) -> bool:
+        """Is there anything that was read and not applied yet?"""
+        return self._corrections is not None or self._next < len(self._batch)
 
-    def _read(self, limit: int, ledger: Ledger | None, source: Source | None) -> Iterator[tuple[float, Event]]:
+    @property
+    def next_time(self) -> int:
+        """The agent's time of what is to be applied next; 0 if nothing is loaded."""
+        if self._corrections is not None:
+            return self._corrected_at
+        return min(self._batch[self._next][1], self._newest) if self._next < len(self._batch) else 0
+
+    def load(self, limit: int) -> None:
+        """Read at most ``limit`` records, if everything that was read before was applied.
+
+        If records were lost, what is live now is read instead.
+        """
+        if self.loaded:
+            return
+        if not self._greeted:
+            self._greeted = True
+            self._emit(Sees(self.ring.field("coverage"), self.ring.text("trouble") or None))
+            if self.ring.head >= self.ring.slots:  # the first records are overwritten already
+                self._prepare_catch_up(first=True)
+                return
+        before = self.ring.cursor
+        lost, self._batch = self.ring.read(limit)
+        self._next = 0
+        if lost:
+            self.ring.cursor, self._batch = before, []
+            self.gaps += 1
+            self._begin_gap()
+            self.catch_up()
+            return
+        self._newest = self._read_clock()
+        self.records += len(self._batch)
+        if self._batch:
+            self._last_time = self._batch[-1][1]
+        for event in self._uncertain():
+            self._emit(event)
+
+    def fold(self, until: int, deadline: float) -> None:
+        """Apply what is loaded, up to the agent's time ``until``.
+
+        It stops at the deadline if it comes to something that takes long, and goes on there the next time.
+        """
+        if self.loaded and self.next_time > until:
+            return
+        if self._corrections is not None:
+            for count, (time, event) in enumerate(self._corrections, 1):
+                self._sink.apply_record(time, self._source, event)
+                if count % _EVENTS_PER_LOOK == 0 and monotonic() > deadline:
+                    return
+            self._corrections = None
+            self._apply_audits()
+            return
+        first, batch = self._next, self._batch
+        if until < self._newest and batch and batch[-1][1] > until:
+            # At least the next one, also if later times are out of order.
+            batch = batch[first : max(first + 1, bisect_right(batch, until, first, key=_TIME_OF))]
+        elif first:
+            batch = batch[first:]
+        self._next = first + len(batch)  # an invalid record is not applied twice
+        with self._sink.direct_records():
+            applied = self._apply(batch, deadline)
+        self._next = first + applied
+        self.applied += applied
+        if self._next == len(self._batch):
+            self._apply_audits()
+
+    def catch_up(self, *, skip: bool = False) -> None:
+        """Load what is live now instead of the records that were not read. ``skip``: do not read those after it."""
+        self._skip = skip
+        if not self.loaded:
+            self._begin_gap()
+            self._prepare_catch_up(first=False)
+
+    def give_up(self) -> None:
+        """The ring is not read any more."""
+        if self._in_gap:
+            self._in_gap = False
+            self._emit(CaughtUp(self._time(self._last_time), (), (), 0, True))
+
+    def _begin_gap(self) -> None:
+        if not self._in_gap:
+            self._in_gap = True
+            self._emit(GapBegan())
+
+    def _emit(self, event: Event) -> None:
+        """Apply an event of now."""
+        self._sink.apply_record(self._now(), self._source, event)
+
+    def _apply(self, batch: list[tuple[int, ...]], deadline: float) -> int:
         """The one place where records are unpacked. This is the hot path: nearly all records are buffers.
 
-        With a ledger, what is allocated or freed is applied to it at its place in the order, and is no event.
+        Buffers go to the ledger directly; an event is made of one only if it is observed. Returns how many records were
+        applied. Others may take long (a mesh of many chips), so the clock is read after each of them.
         """
-        yield from self._begin(limit)
-        allocated: Callable[..., object] | None = None
-        freed: Callable[..., object] | None = None
-        if ledger is not None:
-            allocated, freed = ledger.allocated, ledger.freed
-        offset, newest, views, extras, kinds = self._offset, self._newest, self._views, self._extras, KINDS
-        for record in self._batch:
-            (_, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count, cores,
-             program, name) = record  # fmt: skip
+        sink, source = self._sink, self._source
+        allocated, freed, observe = sink.ledger.allocated, sink.ledger.freed, sink.observe_record
+        observed = self.observed = not sink.plain(source, ring=True)
+        apply = sink.apply_record if observed else sink.ledger.apply
+        offset, newest, meshes, kinds = self._offset, self._newest, self._meshes, KINDS
+        views, slots, parts = meshes.views, self._slots, self._slots.programs
+        launched = self._programs.launched
+        sequences, names, most = slots.sequences, slots.names, len(slots.sequences)
+        for record in batch:
+            (sequence, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count,
+             cores, program, name) = record  # fmt: skip
             if nanoseconds > newest:
                 nanoseconds = newest
             time = nanoseconds * 1e-9 + offset
             if happened == _ALLOCATED:
-                view = views[mesh] if mesh in views else self._view(mesh)
+                if slot < most:
+                    sequences[slot] = sequence
+                    names[slot] = name
+                else:
+                    slots.put(slot, sequence, name)
+                    most = len(sequences)
+                view = views[mesh] if mesh in views else meshes.view(mesh)
                 sizes, kind = view.sizes, kinds[code]
                 self._used = True
-                known = extras.get((mesh, code, layout, flags, per_bank, core_count, name))
-                extra = known or self._extra(view, Record._make(record))
+                known = view.extras.get((code, layout, flags, per_bank, core_count, name))
+                extra = known or meshes.extra(view, Record._make(record))
                 if program:
                     ident = 0
+                    parts[slot] = program
                     if sizes is not None and code in _IN_L1 and not flags & SHARED:
                         sizes.placed(program, address + per_bank)
                 else:
                     ident = slot + 1 & _IDENT_MASK
                     if sizes is not None:
                         if flags & PER_CORE:
-                            self._took_per_core(view)
+                            meshes.took_per_core(view)
                         else:
                             sizes.took(code, address, per_bank, name)
-                if allocated is not None:
-                    allocated(time, source, view.device, kind, address, size, program, 0, extra, ident)
-                else:
-                    yield time, Allocated(view.device, kind, address, size, program, 0, extra, ident)
+                found = allocated(time, source, view.device, kind, address, size, program, 0, extra, ident)
+                if observed:
+                    event = Allocated(view.device, kind, address, size, program, 0, extra, ident)
+                    observe(time, source, event, found)
             elif happened == _FREED:
-                view = views[mesh] if mesh in views else self._view(mesh)
+                view = views[mesh] if mesh in views else meshes.view(mesh)
                 sizes, kind = view.sizes, kinds[code]
                 if program:
                     ident, allocator, mask = 0, 0, self.ring.mask(cores)
@@ -179,23 +260,32 @@ class RingFold:
                         self._freed(code, flags, size)
                     if sizes is not None and not flags & PER_CORE:
                         sizes.gave_back(code, address)
-                if freed is not None:
-                    freed(time, source, view.device, kind, address, size, program, allocator, mask, ident)
-                else:
-                    yield time, Freed(view.device, kind, address, size, program, allocator, mask, ident)
+                found = freed(time, source, view.device, kind, address, size, program, allocator, mask, ident)
+                if observed:
+                    observe(
+                        time, source, Freed(view.device, kind, address, size, program, allocator, mask, ident), found
+                    )
             elif happened == _RUN:
-                for event in self._launched(per_bank):
-                    yield time, event
+                launch = launched(per_bank)
+                if launch is not None:
+                    apply(time, source, launch)
             else:
-                for event in self._rare(Record._make(record)):
-                    yield time, event
-        if len(self._batch) < limit:
-            yield from self._audited()
+                for rare in self._rare(Record._make(record)):
+                    sink.apply_record(time, source, rare)
+                if monotonic() > deadline:
+                    return min(max(1, sequence - batch[0][0] + 1), len(batch))
+        return len(batch)
 
     @property
-    def behind(self) -> bool:
-        """Is there more to read?"""
-        return self.ring.head > self.ring.cursor
+    def position(self) -> int | None:
+        """The last record that was applied; None while what was lost is being corrected."""
+        return None if self._corrections is not None else self.ring.cursor - (len(self._batch) - self._next)
+
+    @property
+    def unread(self) -> int:
+        """Records that were written and not applied yet; at least 1 during a catch-up."""
+        loaded = len(self._batch) - self._next if self._corrections is None else 1
+        return max(0, self.ring.head - self.ring.cursor) + loaded
 
     def end(self) -> None:
         """The last record was read: what is still open was never closed."""
@@ -206,6 +296,10 @@ class RingFold:
     def _now(self) -> float:
         return clock_gettime(CLOCK_MONOTONIC) + self._offset
 
+    def _read_clock(self) -> int:
+        """The agent's clock. No record that was read before is younger."""
+        return clock_gettime_ns(CLOCK_MONOTONIC)
+
     def _time(self, nanoseconds: int) -> float:
         """Wall time of an agent's time, which is not later than the reading of it."""
         return min(nanoseconds, self._newest) * 1e-9 + self._offset
@@ -215,51 +309,15 @@ class RingFold:
             self._used = False
             self._listener.closing()
 
-    def _view_of(self, number: int) -> _MeshView:
-        return self._views.get(number) or self._view(number)
-
-    def _view(self, number: int) -> _MeshView:
-        mesh = self.ring.mesh(number)
-        if mesh.state == 0:
-            raise RingError(f"mesh {number} was never opened")
-        if mesh.parent >= self.ring.mesh_count:
-            raise RingError(f"mesh {number} is a submesh of mesh {mesh.parent}, which cannot be")
-        if any(bank.banks > MAX_BANKS for bank in mesh.banks):
-            raise RingError(f"mesh {number} has more than {MAX_BANKS} banks")
-        numbers = tuple(chip.number for chip in self.ring.chips_of(mesh))
-        sizes = self._sizes.get(mesh.parent)
-        if sizes is not None and len(numbers) > len(sizes.numbers):
-            sizes.numbers = numbers
-        view = self._views[number] = _MeshView(mesh, numbers, sizes)
-        return view
-
-    def _begin(self, limit: int) -> Iterator[tuple[float, Event]]:
-        """Read the next batch. Gives the events that come before those of its records."""
-        if not self._greeted:
-            self._greeted = True
-            yield self._now(), Sees(self.ring.field("coverage"), self.ring.text("trouble") or None)
-            if self.ring.head >= self.ring.slots:  # the first records are overwritten already
-                yield from self._resync()
-            self._generation = 1  # a later resync is because of a gap in what was followed
-        before = self.ring.cursor
-        lost, self._batch = self.ring.read(limit)
-        if lost:
-            self.ring.cursor = before
-            yield from self._resync()
-            _, self._batch = self.ring.read(limit)
-        self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
-        self.records += len(self._batch)
-        yield from self._uncertain()
-
-    def _uncertain(self) -> Iterator[tuple[float, Event]]:
+    def _uncertain(self) -> Iterator[Event]:
         """What the agent counted since the last look that makes its numbers uncertain."""
         for reason, count in self.ring.fields(*self._counted).items():
             new = min(count - self._counted[reason], MAX_COUNT)
             if new > 0:
                 self._counted[reason] = count
-                yield self._now(), Uncertain(reason, new)
+                yield Uncertain(reason, new)
                 if reason == "table_full":  # live, but in no table: counted as lost
-                    yield self._now(), Lost(new)
+                    yield Lost(new)
                     self._lose(new)
 
     def counters(self) -> dict[str, int]:
@@ -271,16 +329,9 @@ class RingFold:
         if records:
             self._listener.lost_records()
 
-    def _took_per_core(self, view: _MeshView) -> None:
-        """A buffer has an address of its own on each core: no allocator of these chips has the same free L1 on all."""
-        chips = set(view.numbers)
-        for sizes in self._sizes.values():
-            if chips.intersection(sizes.numbers):
-                sizes.took_per_core()
-
     def _failed(self, record: Record) -> Event:
         cause = self.ring.cause(record.cores)
-        view = None if record.mesh == _NO_MESH else self._view_of(record.mesh)
+        view = None if record.mesh == _NO_MESH else self._meshes.view(record.mesh)
         numbers = () if view is None else view.numbers
         text = self.ring.name(record.name) or ""
         if view is not None and view.sizes is not None:
@@ -296,38 +347,11 @@ class RingFold:
         elif not self._ending:
             self._used = True
 
-    def _extra(self, view: _MeshView, record: Record) -> Extra:
-        """What is known of an allocation beside where it is. Buffers of which the same is known share one."""
-        flags = record.flags
-        tag, shape, stack = self.ring.cause(record.name)
-        if record.kind >= _FIRST_PART:
-            if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
-                tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
-            return Extra(None, self.ring.mask(record.cores), 0, tag, bool(flags & SHARED), stack=stack)
-        reserved = record.per_bank * (record.core_count if flags & PER_CORE else view.banks[record.kind])
-        check_reserved(reserved)
-        extra = Extra(
-            reserved,
-            allocator=view.allocator,
-            tag=tag,
-            layout=None if record.layout == _UNKNOWN_LAYOUT else record.layout,
-            core_count=record.core_count,
-            binary=bool(flags & BINARY),
-            shape=shape,
-            stack=stack,
-            kept=bool(flags & KEPT),
-            per_core=bool(flags & PER_CORE),
-        )
-        if len(self._extras) >= _MOST_EXTRAS:
-            self._extras.clear()
-        key = record.mesh, record.kind, record.layout, flags, record.per_bank, record.core_count, record.name
-        self._extras[key] = extra
-        return extra
-
     def _rare(self, record: Record) -> Iterator[Event]:
         """The events of a record that is no buffer, part or launch."""
         event, mesh, program = record.event, record.mesh, record.program
         if event == RingEvent.PHASE_BEGAN:  # phases belong to no mesh
+            self._phases += 1
             yield PhaseBegan(record.address, self.ring.name(record.name) or "", record.size)
             return
         if event == RingEvent.PHASE_ENDED:
@@ -336,214 +360,101 @@ class RingFold:
         if event == RingEvent.FAILED:
             yield self._failed(record)
             return
-        view = self._view_of(mesh)
+        view = self._meshes.view(mesh)
         sizes = view.sizes
         if event == RingEvent.NAMED:
             if sizes is not None and record.flags & PER_CORE and not program:
-                self._took_per_core(view)
-            extra = self._extra(view, record)
-            ident = 0 if program else record.slot + 1 & _IDENT_MASK
-            yield Described(view.device, KINDS[record.kind], record.address, extra, ident)
+                self._meshes.took_per_core(view)
+            if record.slot < len(self._slots.names):
+                self._slots.names[record.slot] = record.name
+            yield self._described(record)
         elif event == RingEvent.OPENED:
-            yield from self._opened(mesh, record.size)
+            self._programs.forget_launches()
+            for opened in self._meshes.opened(mesh, record.size):
+                self._used = True
+                yield opened
         elif event == RingEvent.CLOSING:
             self._ending.add(mesh)
             self._close_if_used()
         elif event == RingEvent.CLOSED:
-            yield from self._closed(mesh, view)
+            self._ending.discard(mesh)
+            self._programs.forget_launches()
+            yield from self._meshes.closed(mesh)
         elif event == RingEvent.PROGRAM:
             if sizes is not None:
                 sizes.compiled(program, record.size, record.name)
-            self._keep_frame(record)
-            yield from self._compiled(view, record)
+            self._slots.put(record.slot, record.sequence, record.name)
+            yield self._programs.keep(record)
         elif event == RingEvent.DESTROYED:
             if sizes is not None:
                 sizes.destroyed(program)
-            self._drop_frame(record.slot)
-            self._ran = 0
+            self._programs.drop(record.slot)
             yield ProgramDestroyed(view.device, program)
         elif event == RingEvent.CACHE_CLEARED:
             yield Mark("program cache cleared")
         else:
-            raise RingError(f"record {record.sequence} says {event}, which means nothing")
+            raise RingError(f"record {record.sequence} has event {event}, which does not exist")
 
-    def _keep_frame(self, record: Record) -> None:
-        """A program is there, or something about it has changed."""
-        self._drop_frame(record.slot)
-        if record.slot < self.ring.table_slots:  # one that the table has no room for is never reported as launched
-            frame = _Frame(record.program, record.per_bank, record.mesh, record.cores)
-            self._frames[record.slot] = frame
-            self._workloads.setdefault(frame.workload, {})[record.slot] = frame
-            self._runs.pop(frame.workload, None)
-            self._ran = 0
+    def _described(self, record: Record) -> Described:
+        """More is known of a live buffer."""
+        view = self._meshes.view(record.mesh)
+        ident = 0 if record.program else record.slot + 1 & _IDENT_MASK
+        return Described(view.device, KINDS[record.kind], record.address, self._meshes.extra(view, record), ident)
 
-    def _drop_frame(self, slot: int) -> None:
-        frame = self._frames.pop(slot, None)
-        if frame is not None:
-            self._runs.pop(frame.workload, None)
-            others = self._workloads[frame.workload]
-            del others[slot]
-            if not others:
-                del self._workloads[frame.workload]
+    def _added(self, record: Record) -> Event:
+        """A row of the live table is new."""
+        if record.kind == PROGRAM_FRAME:
+            return self._programs.keep(record)
+        view = self._meshes.view(record.mesh)
+        ident = 0 if record.program else record.slot + 1 & _IDENT_MASK
+        if record.program:
+            self._slots.programs[record.slot] = record.program
+        extra = self._meshes.extra(view, record)
+        return Allocated(view.device, KINDS[record.kind], record.address, record.size, record.program, 0, extra, ident)
 
-    def _launched(self, workload: int) -> Iterator[Event]:
-        """All programs of a workload were launched, each on its own mesh and cores."""
-        frames = self._workloads.get(workload)
-        if not frames:
-            return
-        for sizes, program in self._measured(frames):
-            sizes.ran(program)
-        if workload == self._ran:
-            return
-        self._ran = workload
-        runs = self._runs.get(workload)
-        if runs is None:
-            views = [self._view_of(frame.mesh) for frame in frames.values()]
-            if sum(len(view.numbers) for view in views) > _MOST_LAUNCHES:
-                raise RingError(f"workload {workload} has more than {_MOST_LAUNCHES} programs")
-            runs = self._runs[workload] = tuple(
-                ProgramRun(view.device, frame.program, self.ring.mask(frame.cores))
-                for view, frame in zip(views, frames.values())
-            )
-        yield runs[0] if len(runs) == 1 else WorkloadRun(workload, runs)
+    def _apply_audits(self) -> None:
+        for time, audit in self._meshes.audits():
+            self._sink.apply_record(self._time(time), self._source, audit)
 
-    def _measured(self, frames: dict[int, _Frame]) -> Iterator[tuple[Sizes, int]]:
-        """The programs whose sizes the listener wants."""
-        if self._sizes:
-            for frame in frames.values():
-                sizes = self._view_of(frame.mesh).sizes
-                if sizes is not None:
-                    yield sizes, frame.program
+    # -- catching up ---------------------------------------------------------------------------------------------
 
-    def _compiled(self, view: _MeshView, record: Record) -> Iterator[Event]:
-        cause = self.ring.cause(record.name)
-        yield ProgramCompiled(view.device, record.program, record.size, record.address, cause.tag, cause.stack)
+    def _copy_table(self) -> TableCopy:
+        return copy_table(self.ring)
 
-    def _opened(self, number: int, before: int = 0) -> Iterator[Event]:
-        """``before`` is the bytes in its banks that were there before the agent could see them."""
-        self._forget(number)  # the number may have been another mesh's
-        mesh = self.ring.mesh(number)
-        if mesh.parent != number:
-            return  # a submesh: its chips are open already
-        self._used = True
-        geometry = geometry_of(mesh, self.ring.mask(mesh.cores))
-        if geometry is not None and number not in self._sizes:
-            sizes = self._listener.opened(mesh, geometry, before)
-            if sizes is not None:
-                self._sizes[number] = sizes
-        for chip in self.ring.chips_of(mesh):
-            self._open.setdefault(chip.number, set()).add(number)
-            yield DeviceOpened(chip.number, chip_info(chip, geometry))
+    def _copy_meters(self, after: int) -> Measured:
+        """The meters, with the windows of the records after ``after``."""
+        return measured(self.ring, windows_after=after)
 
-    def _forget(self, number: int) -> None:
-        """What was remembered of a mesh and its submeshes."""
-        self._runs.clear()
-        gone = {index for index, view in self._views.items() if index == number or view.allocator == number + 1}
-        for index in gone:
-            del self._views[index]
-        for key in [key for key in self._extras if key[0] in gone]:
-            del self._extras[key]
+    def _prepare_catch_up(self, *, first: bool) -> None:
+        """Copy the live table and the meters at once; to apply them may take long."""
+        start, since = self.ring.cursor, self._time(self._last_time)
+        began = self.ring.field("phases_began")
+        table = self._copy_table()
+        found = self._copy_meters(start)
+        self._newest = self._read_clock()
+        self._last_time = self._corrected_at = min(self._newest, int((self._now() - self._offset) * 1e9))
+        unseen = self._unseen_phases(began)
+        end = caught_up(found, start, table.sequence, since, self._time, unseen, first)
+        self._corrections = self._correct(table, table.sequence - start, end)
 
-    def _closed(self, number: int, view: _MeshView) -> Iterator[Event]:
-        self._take_audit(number)  # the last one, made when it began to close
-        self._audits.pop(number, None)
-        self._ending.discard(number)
-        for chip in view.numbers:
-            self._open.get(chip, set()).discard(number)
-        # Its parts are closed with it.
-        devices = {one.device: None for one in self._views.values() if one.allocator == view.allocator}
-        self._forget(number)
-        self._sizes.pop(number, None)
-        others = {one.device for one in self._views.values()}
-        for device in {view.device: None, **devices}:
-            if device in others:
-                yield Audited(device, view.allocator, _GONE, _GONE, _GONE, _GONE)
-            else:
-                yield DeviceClosed(device)
-
-    def _audited(self) -> Iterator[tuple[float, Event]]:
-        for number in {mesh for meshes in self._open.values() for mesh in meshes}:
-            mesh = self.ring.mesh(number)
-            event = self._take_audit(number) if mesh.state == 1 else None
-            if event is not None:
-                yield self._time(mesh.audited), event._replace(device=self._view_of(number).device)
-
-    def _take_audit(self, number: int) -> Audited | None:
-        """A mesh's last audit, if it is a new one."""
-        mesh = self.ring.mesh(number)
-        if mesh.turn & 1 or mesh.audits == self._audits.get(number, 0):
-            return None  # its writer is changing it now, or was killed while it did
-        self._audits[number] = mesh.audits
-        event = _audit_of(mesh)
-        check(event)
-        both, either = event.agreement
-        share = both / either if either else 1.0
-        self.completeness = share if self.completeness is None else min(share, self.completeness)
-        return event
-
-    def _resync(self) -> Iterator[tuple[float, Event]]:
-        """All that is live, instead of a history that is gone."""
-        start = self.ring.cursor
-        allocations = [Record._make(record) for record in self.ring.live()]
-        missed = self.ring.cursor - start
-        self._generation += 1
+    def _correct(self, table: TableCopy, missed: int, end: CaughtUp) -> Iterator[tuple[float, Event]]:
+        """The events that bring the account from the last record that was read to what is live now."""
         self._lose(missed)
         now = self._now()
-        self._newest = clock_gettime_ns(CLOCK_MONOTONIC)
         yield now, Lost(min(missed, MAX_COUNT))
-        yield now, ResyncBegin(self._generation)
-        open_before = {mesh for meshes in self._open.values() for mesh in meshes}
-        before = {mesh: view.device for mesh in open_before if (view := self._views.get(mesh)) is not None}
-        self._open = {}
-        self._audits.clear()
-        self._ran = 0
         self._ending.clear()
-        self._views.clear()  # a number may be another mesh's by now
-        self._extras.clear()
-        for number, mesh in enumerate(self.ring.meshes()):
-            if mesh.state == 1 and mesh.parent == number:
-                for event in self._opened(number):
-                    yield now, event
-        self._used = bool(allocations or self._open)
-        still = {mesh for meshes in self._open.values() for mesh in meshes}
-        for closed in open_before:
-            device = before.get(closed)
-            if closed not in still or (device is not None and self._view_of(closed).device != device):
-                self._listener.lost_close()
-                if device is not None:
-                    yield now, Audited(device, closed + 1, _GONE, _GONE, _GONE, _GONE)
-        launched: dict[int, int] = {}  # workload -> when it was launched last
-        self._frames.clear()
-        self._workloads.clear()
-        self._runs.clear()
-        for record in allocations:
-            view = self._view_of(record.mesh)
-            time = self._time(record.time)
-            if record.kind == PROGRAM_FRAME:
-                for event in self._compiled(view, record):
-                    yield time, event
-                self._keep_frame(record)
-                if record.flags & RAN:
-                    launched[record.per_bank] = max(record.time, launched.get(record.per_bank, 0))
-                continue
-            kind, program = KINDS[record.kind], record.program
-            extra = self._extra(view, record)
-            ident = 0 if program else record.slot + 1 & _IDENT_MASK
-            yield time, Allocated(view.device, kind, record.address, record.size, program, 1, extra, ident)
-        for workload in sorted(launched, key=launched.__getitem__):
-            for event in self._launched(workload):
-                yield self._time(launched[workload]), event
-        yield now, ResyncEnd(self._generation)
+        for time, event in self._corrector.events(table, bool(self.ring.field("table_full"))):
+            self._used = self._used or time is not None
+            yield now if time is None else self._time(time), event
+        self._used = self._used or self._meshes.any_open
+        yield now, end
+        self._in_gap = self._skip
+        if self._skip:
+            yield now, GapBegan()
+        for event in self._uncertain():
+            yield self._now(), event
 
-
-def _audit_of(mesh: Mesh) -> Audited:
-    dram, l1, _, small, trace = (mesh.banks[i] for i in range(5))
-    return Audited(
-        0,
-        mesh.parent + 1,
-        (dram.ours + trace.ours, l1.ours + small.ours),
-        (dram.theirs + trace.theirs, l1.theirs + small.theirs),
-        (dram.largest_free, l1.largest_free),
-        (dram.banks, l1.banks),
-        mesh.mismatches,
-    )
+    def _unseen_phases(self, began: int) -> int:
+        """How many phases began among the lost records. Those that are still open are none of them."""
+        unseen, self._phases = max(0, began - self._phases), max(began, self._phases)
+        return min(unseen, MAX_COUNT)

@@ -33,7 +33,7 @@ class RingListener(Protocol):
 
 
 class NoListener:
-    """Nobody listens."""
+    """Ignores everything."""
 
     def opened(self, mesh: Mesh, geometry: Geometry, before: int) -> Sizes | None:
         return None

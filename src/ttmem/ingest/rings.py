@@ -1,67 +1,119 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the ring of every agent and puts its events into the sink, those of several rings in order of time.
+"""Reads the ring of every agent into the account. Rings that share chips are read in the order of their times.
 
-An agent makes no system call for a record, so nothing tells the server that there is one. Rings are read by the clock,
-before a request is answered, and one last time when their process is dead; its memory is still there then. All of it is
-done in slices, because a full ring is most of a second of work.
+An agent makes no system call for a record, so nothing tells the server that there is one. Rings are read at regular
+intervals, before a request is answered, and one last time when their process has exited; its memory is still there
+then. All of it is done in slices, because a full ring is most of a second of work. Each ring gets an equal share of the
+time, and what it does not need goes to the others. A ring that is written faster than its share is *shed*: it is not
+read, but about once a second the account is brought up to date from its live table and its meters.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from heapq import merge
+from collections.abc import Callable
+from functools import partial
 from math import inf
-from time import CLOCK_MONOTONIC, clock_gettime, monotonic
+from time import CLOCK_MONOTONIC, clock_gettime, monotonic, thread_time
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
 from ttmem.ingest.ring_fold import COUNTERS, RingFold
 from ttmem.ingest.ring_listener import NoListener, RingListener
+from ttmem.ingest.shed_rings import ReadingCost, ShedState
 from ttmem.ingest.sink import Sink
-from ttmem.model.events import DeviceClosed, Event, Rejected
-from ttmem.wire.agent_ring import Ring, RingError
+from ttmem.model.events import DeviceClosed, Rejected
+from ttmem.wire.agent_ring import Ring, RingError, chip_id
 
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
-_SLICE_RECORDS = 2048  # at a time, over all rings that have something new
+_SLICE_RECORDS = 1024  # of all rings that are read together
+_LEAST_SLICE_RECORDS = 64  # of each of them
+_ALL_TIMES = 1 << 64
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
 
 
 class FollowedRing:
-    """One agent's ring and the source of its events."""
+    """One agent's ring, the source of its events, and how much time was spent on it."""
 
-    __slots__ = ("end", "fold", "inode", "source")
+    __slots__ = ("_applied", "_chips", "_chips_used", "_goal", "end", "fold", "inode", "shedding", "source", "spent")
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
         self.fold = fold
         self.source = source
         self.inode = inode  # of its memory
         self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
+        self.spent = 0.0  # seconds in this tick
+        self.shedding = ShedState(fold.ring)
+        self._applied = 0  # records, before this tick
+        self._goal = 0  # the last record to read in this turn
+        self._chips: frozenset[str] = frozenset()
+        self._chips_used = 0
+
+    def chips(self) -> frozenset[str]:
+        """The chips that its process uses."""
+        ring = self.fold.ring
+        used = min(ring.field("chips_used"), ring.chip_count)
+        if used != self._chips_used:
+            self._chips = frozenset(chip_id(ring.chip(index)) for index in range(used))
+            self._chips_used = used
+        return self._chips
 
     @property
     def read_to_its_end(self) -> bool:
-        return self.end is not None and self.fold.ring.cursor >= self.end
+        return self.end is not None and self.fold.ring.cursor >= self.end and not self.fold.loaded
 
     def end_here(self) -> None:
         """Do not read what is written from now on: a process that lives on may write for ever."""
         if self.end is None:
             self.end = self.fold.ring.head
+        if self.shedding.shed:
+            self.shedding.follow_again()
+            self.fold.catch_up()
+
+    def begin_turn(self) -> None:
+        """Read up to the newest record of now: a process that goes on writing would keep the reader busy for ever."""
+        self._goal = self.fold.ring.head
+        self.note()
+
+    def note(self) -> None:
+        """Note in the account how much is not read yet."""
+        self.source.unread, self.source.shed = self.fold.unread, self.shedding.shed
+
+    def had_records(self) -> bool:
+        """Were records of it read since the last call? A look that finds none, or a renewal, needs no share."""
+        before, self._applied = self._applied, self.fold.applied
+        return self._applied > before
+
+    def pending(self) -> bool:
+        """Is there anything left to read in this turn?"""
+        fold = self.fold
+        return fold.loaded or (fold.ring.cursor < self._goal and not self.shedding.shed)
 
 
 class Rings:
     """The rings of all agents."""
 
     def __init__(
-        self, sink: Sink, listener: Callable[[Source, Ring], RingListener] = lambda source, ring: NoListener()
+        self,
+        sink: Sink,
+        listener: Callable[[Source, Ring], RingListener] = lambda source, ring: NoListener(),
+        record: Callable[[Source, Ring, float], None] = lambda source, ring, offset: None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        """``listener`` is called for each ring, and returns who listens to it."""
+        """``listener`` is called for each ring, and returns the listener of that ring.
+
+        ``record`` is called with each ring, and what must be added to the agent's clock to get wall time.
+        """
         self._sink = sink
         self._listener = listener
+        self._record = record
+        self._clock = clock
         self._followers: dict[Peer, FollowedRing] = {}
         self._successors: dict[Peer, deque[FollowedRing]] = {}
+        self._cost = ReadingCost()
         self.records = 0  # of rings that are not followed any more, as are the next three
         self.lost = 0
         self._completeness: list[float] = []
@@ -87,27 +139,41 @@ class Rings:
             ring.close()
             raise RingError("it hands over memory faster than that can be read")
         offset = self._sink.now() - clock_gettime(CLOCK_MONOTONIC)
-        follower = FollowedRing(RingFold(ring, offset, self._listener(source, ring)), source, inode)
+        self._record(source, ring, offset)
+        fold = RingFold(ring, offset, self._sink, source, self._listener(source, ring))
+        follower = FollowedRing(fold, source, inode)
         if known is None:
             self._followers[peer] = follower
             return
         self._successors.setdefault(peer, waiting).append(follower)
         self._guarded(peer, known, known.end_here)
 
-    def follow(self, deadline: float) -> bool:
-        """Read what is new in all rings, merged by time; True if there is more."""
+    def tick(self) -> None:
+        """Called at regular intervals by a reader that sheds rings: a new share of time begins for each ring."""
+        now = self._clock()
+        busy = sum(follower.had_records() for follower in self._followers.values())
         for peer, follower in list(self._followers.items()):
-            if not self._behind(peer, follower):
-                self._fold([(peer, follower)])  # an audit may be new even so
+            if follower.end is None:
+                self._guarded(peer, follower, partial(self._shed_or_renew, follower, now, busy))
+            follower.spent = 0.0
+
+    def follow(self, deadline: float) -> bool:
+        """Read all rings up to their newest records of now; True if the deadline came first."""
+        for peer, follower in list(self._followers.items()):
+            self._guarded(peer, follower, follower.begin_turn)
+            if not self._pending(peer, follower) and not follower.source.shed:
+                self._read([(peer, follower)], deadline)  # an audit may be new even so
         while True:
-            pending = [
-                (peer, follower) for peer, follower in list(self._followers.items()) if self._behind(peer, follower)
-            ]
+            pending = self._all_pending()
             if not pending:
-                return False
-            self._fold(pending)
-            if monotonic() > deadline:
-                return True
+                break
+            self._read(self._next_group(pending), deadline)
+            if self._clock() > deadline:
+                pending = self._all_pending()
+                break
+        for peer, follower in list(self._followers.items()):
+            self._guarded(peer, follower, follower.note)
+        return bool(pending)
 
     def finish(self, peer: Peer, deadline: float = inf) -> bool:
         """The process is dead: read the rest of its ring, then close it. False if there is more to read."""
@@ -117,18 +183,26 @@ class Rings:
                 return True
             self._guarded(peer, follower, follower.end_here)
             if self._followers.get(peer) is follower:
-                self._fold([(peer, follower)])
-            if peer in self._followers and monotonic() > deadline:
+                self._read([(peer, follower)], deadline)
+            if peer in self._followers and self._clock() > deadline:
                 return False
 
     def end(self) -> None:
-        """Nobody will look again: treat all rings as if their processes had ended."""
+        """Rings are not read again: treat all of them as if their processes had ended."""
         for peer in list(self._followers):
             self.finish(peer)
 
+    def positions(self) -> list[tuple[Ring, int, int]]:
+        """Each ring that is not read to its end, the last record of it that was applied, and how many were lost."""
+        waiting = [one for successors in self._successors.values() for one in successors]
+        return [
+            (one.fold.ring, one.fold.position or 0, one.fold.lost + (one.fold.position is None))
+            for one in (*self._followers.values(), *waiting)
+        ]
+
     def behind(self) -> int:
         """Records that were written and not read yet."""
-        return sum(max(0, one.fold.ring.head - one.fold.ring.cursor) for one in self._followers.values())
+        return sum(follower.source.unread for follower in self._followers.values())
 
     def counts(self) -> tuple[int, int]:
         """Records read and lost so far, over all agents."""
@@ -167,47 +241,89 @@ class Rings:
         follower.fold.ring.close()
         waiting = self._successors.get(peer)
         if waiting:
-            self._followers[peer] = waiting.popleft()
+            following = self._followers[peer] = waiting.popleft()
             if not waiting:
                 del self._successors[peer]
+            self._guarded(peer, following, following.begin_turn)
 
-    def _behind(self, peer: Peer, follower: FollowedRing) -> bool:
+    def _all_pending(self) -> list[tuple[Peer, FollowedRing]]:
+        return [(peer, follower) for peer, follower in list(self._followers.items()) if self._pending(peer, follower)]
+
+    def _pending(self, peer: Peer, follower: FollowedRing) -> bool:
         try:
-            return follower.fold.behind
+            return follower.pending()
         except Exception as error:
             self._give_up(peer, follower, error)
             return False
 
-    def _fold(self, followers: list[tuple[Peer, FollowedRing]]) -> None:
-        """Read a slice of each ring. A fault in one of them does not affect the others."""
-        sink = self._sink
-        limit = max(1, _SLICE_RECORDS // len(followers))
-        if len(followers) == 1 and sink.plain(followers[0][1].source):
-            peer, follower = followers[0]
-            self._guarded(peer, follower, lambda: follower.fold.fold(limit, sink.ledger, follower.source))
+    def _shed_or_renew(self, follower: FollowedRing, now: float, busy: int) -> None:
+        """Decide whether a ring is read or shed, and renew the account of a shed ring when it is time to."""
+        shedding, fold = follower.shedding, follower.fold
+        if not shedding.shed:
+            shedding.look(fold.unread, fold.gaps, follower.spent > 0, now)
+            if not shedding.shed:
+                return
         else:
-            for time, peer, follower, event in merge(
-                *(self._stream(peer, follower, limit) for peer, follower in followers), key=lambda item: item[0]
-            ):
-                if self._followers.get(peer) is follower:
-                    try:
-                        sink.apply(time, follower.source, event)
-                    except Exception as error:
-                        self._give_up(peer, follower, error)
-        for peer, follower in followers:
+            shedding.cost(follower.spent)
+        if not fold.loaded and shedding.due(now):
+            shedding.renew(fold.ring.head, now, self._cost.seconds_per_record, busy)
+            fold.catch_up(skip=shedding.shed)
+
+    def _next_group(self, pending: list[tuple[Peer, FollowedRing]]) -> list[tuple[Peer, FollowedRing]]:
+        """The ring on which the least time was spent, and those that share chips with it, directly or not."""
+        first = min(pending, key=lambda item: item[1].spent)
+        if len(pending) == 1:
+            return [first]
+        chips = {peer: follower.chips() for peer, follower in pending}
+        group, reached = {first[0]: first[1]}, set(chips[first[0]])
+        grown = True
+        while grown:
+            grown = False
+            for peer, follower in pending:
+                if peer not in group and not reached.isdisjoint(chips[peer]):
+                    group[peer] = follower
+                    reached |= chips[peer]
+                    grown = True
+        return list(group.items())
+
+    def _read(self, group: list[tuple[Peer, FollowedRing]], deadline: float) -> None:
+        """Read a slice of each ring of a group. A fault in one of them does not affect the others."""
+        limit = max(_LEAST_SLICE_RECORDS, _SLICE_RECORDS // len(group))
+        for peer, follower in group:
+            self._guarded(peer, follower, partial(follower.fold.load, limit))
+        if len(group) == 1:
+            self._fold(*group[0], _ALL_TIMES, deadline)
+        while len(group) > 1:
+            # A ring whose slice was applied and that has more may be the next in time: the others wait for it.
+            loaded = [(peer, follower) for peer, follower in group if self._loaded(peer, follower)]
+            if not loaded or any(self._waits_for_more(peer, follower) for peer, follower in group):
+                break
+            (_, peer, follower), *others = sorted(
+                ((follower.fold.next_time, peer, follower) for peer, follower in loaded), key=lambda item: item[0]
+            )
+            self._fold(peer, follower, others[0][0] if others else _ALL_TIMES, deadline)
+            if self._clock() > deadline:
+                break
+        for peer, follower in group:
             if self._followers.get(peer) is follower and follower.read_to_its_end:
                 self._ended(peer, follower)
 
-    def _stream(
-        self, peer: Peer, follower: FollowedRing, limit: int
-    ) -> Iterator[tuple[float, Peer, FollowedRing, Event]]:
-        try:
-            for time, event in follower.fold.events(limit):
-                yield time, peer, follower, event
-                if self._followers.get(peer) is not follower:
-                    return  # it was given up meanwhile
-        except Exception as error:
-            self._give_up(peer, follower, error)
+    def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
+        return self._followers.get(peer) is follower and follower.fold.loaded
+
+    def _waits_for_more(self, peer: Peer, follower: FollowedRing) -> bool:
+        fold = follower.fold
+        return self._followers.get(peer) is follower and not fold.loaded and self._pending(peer, follower)
+
+    def _fold(self, peer: Peer, follower: FollowedRing, until: int, deadline: float) -> None:
+        """Apply what a ring has loaded up to a time, and note what it cost."""
+        if self._followers.get(peer) is not follower:
+            return
+        fold, began, cpu, records = follower.fold, self._clock(), thread_time(), follower.fold.applied
+        self._guarded(peer, follower, lambda: fold.fold(until, deadline))
+        follower.spent += self._clock() - began
+        if not fold.observed:  # observers give way when there is too much for them
+            self._cost.note(fold.applied - records, thread_time() - cpu)
 
     def _ended(self, peer: Peer, follower: FollowedRing) -> None:
         """The ring was read to its end. If another program follows, the devices of this one are closed."""
@@ -224,13 +340,14 @@ class Rings:
             self._give_up(peer, follower, error)
 
     def _give_up(self, peer: Peer, follower: FollowedRing, error: Exception) -> None:
-        """Another process writes this memory, and may write anything. If it makes no sense, the ring is closed."""
+        """Another process writes this memory, and may write anything. If it is invalid, the ring is closed."""
         if self._followers.get(peer) is not follower:
             return
+        follower.fold.give_up()
         self._drop(peer)
         self._sink.apply(self._sink.now(), follower.source, Rejected(1))
         pid = follower.source.process.info.pid
-        self._sink.warn(f"pid {pid}: its agent's memory makes no sense and is left: {error}")
+        self._sink.warn(f"pid {pid}: its agent's memory is invalid and is not read any more: {error}")
 
 
 def _counters(fold: RingFold) -> dict[str, int]:

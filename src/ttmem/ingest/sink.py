@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink: takes every event that was read, applies it to the account, and shows it to observers and the legacy log.
+"""The sink: applies every event to the account, then passes it to the observers and to the legacy log.
 
-Sockets, client messages and rings are given a sink when they are made. They know neither each other nor the observers.
+Sockets, client messages and rings get a sink when they are created. They depend neither on each other nor on observers.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Callable
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.account.observer import Observer
+from ttmem.account.observer import Backlog, Observer
 from ttmem.ingest.legacy_log import LegacyLog
 from ttmem.model.events import Event
 
 
 def _ignore(text: str) -> None:
-    """Nobody reads the warnings."""
+    """Discard a warning."""
 
 
 class Sink:
-    """The one way into an account.
+    """The only way for an event into an account.
 
-    ``now`` gives the time in seconds, ``warn`` reports a problem with the input to the user who runs ttmem.
+    ``now`` returns the time in seconds. ``warn`` reports a problem with the input to the user who runs ttmem.
     """
 
     def __init__(
@@ -39,44 +39,93 @@ class Sink:
         self.warn = warn
         self._log = log
         self._observers: tuple[Observer, ...] = ()
-        self._reported: set[tuple[str, str]] = set()  # failures of observers
-        self._noted = 0  # events that the log was shown, or has no line for
+        self._ring_observers: tuple[Observer, ...] = ()  # those that are called with records of rings, too
+        self._backlogs: dict[Observer, Backlog] = {}
+        self._reported: set[tuple[str, str]] = set()  # (observer, exception) pairs that were reported
+        self._noted = 0  # events that were passed to the log, or that have no line in it
 
-    def add_observer(self, observer: Observer) -> None:
-        """Show it every event from now on, after it was applied."""
+    def add_observer(self, observer: Observer, *, rings: bool = True, backlog: Backlog | None = None) -> None:
+        """Call it with every event from now on, after the event was applied; without ``rings``, not with records.
+
+        While its ``backlog`` is full, it may get the number of records instead.
+        """
         self._observers = (*self._observers, observer)
+        if backlog is not None:
+            self._backlogs[observer] = backlog
+        if rings:
+            self._ring_observers = (*self._ring_observers, observer)
 
     def remove_observer(self, observer: Observer) -> None:
-        """An observer may remove itself while it is called."""
+        """Stop calling an observer. It may remove itself while it is called."""
         self._observers = tuple(one for one in self._observers if one != observer)
+        self._ring_observers = tuple(one for one in self._ring_observers if one != observer)
+        self._backlogs.pop(observer, None)
 
-    def plain(self, source: Source) -> bool:
-        """Are the events of this source neither observed nor logged? Then buffers may go to the ledger directly."""
-        return not self._observers and (self._log is None or not self._log.wants(source))
+    def plain(self, source: Source, *, ring: bool = False) -> bool:
+        """True if events of this source, or records of its ring, are neither observed nor logged.
+
+        Then buffers may go to the ledger directly.
+        """
+        observed = any(map(self._has_room, self._ring_observers)) if ring else bool(self._observers)
+        return not observed and (self._log is None or not self._log.wants(source))
+
+    def _has_room(self, observer: Observer) -> bool:
+        backlog = self._backlogs.get(observer)
+        return backlog is None or not backlog.is_full()
 
     def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:
-        """Apply one event. Returns the allocation it was about, None if it changed nothing."""
-        self._noted += 1
+        """Apply one event. Returns the allocation that it concerns, or None if it changed nothing."""
         allocation = self.ledger.apply(time, source, event)
-        for observer in self._observers:
+        self._show(self._observers, time, source, event, allocation)
+        return allocation
+
+    def apply_record(self, time: float, source: Source, event: Event) -> None:
+        """Apply an event that a record of a ring means. A recording copies the ring itself."""
+        self.observe_record(time, source, event, self.ledger.apply(time, source, event))
+
+    def observe_record(self, time: float, source: Source, event: Event, allocation: Allocation | None) -> None:
+        """Show such an event to observers and log. It was applied to the ledger, and was about this allocation."""
+        self._show(self._ring_observers, time, source, event, allocation)
+
+    def _show(
+        self,
+        observers: tuple[Observer, ...],
+        time: float,
+        source: Source | None,
+        event: Event,
+        allocation: Allocation | None,
+    ) -> None:
+        self._noted += 1
+        for observer in observers:
             try:
                 observer(time, source, event, allocation)
             except Exception as error:
                 self._observer_failed(observer, error)
         if self._log is not None and source is not None:
             self._log.note(time, source, event, allocation)
-        return allocation
 
     def direct(self) -> DirectEvents:
-        """``with sink.direct():`` is around events of a client that are applied to the ledger directly."""
-        return DirectEvents(self)
+        """Use ``with sink.direct():`` around events of a client that are applied to the ledger directly."""
+        return DirectEvents(self, self._leave_out_of_log)
+
+    def direct_records(self) -> DirectEvents:
+        """The same for records of a ring, which have no lines in the log."""
+        return DirectEvents(self, self._leave_out_of_backlogs)
+
+    def _leave_out_of_log(self, count: int) -> None:
+        if self._log is not None:
+            self._log.leave_out(count)
+
+    def _leave_out_of_backlogs(self, count: int) -> None:
+        for backlog in self._backlogs.values():
+            backlog.left_out(count)
 
     def refused(self) -> None:
-        """An allocation that was applied directly was not counted by the account."""
+        """Report that the account did not count an allocation that was applied directly."""
         self._noted += 1
 
     def _observer_failed(self, observer: Observer, error: Exception) -> None:
-        """An observer that fails does not stop the account. Each kind of failure is reported once."""
+        """A failing observer does not stop the account. Each kind of failure is reported once."""
         kind = getattr(observer, "__qualname__", type(observer).__name__), type(error).__name__
         if kind not in self._reported:
             self._reported.add(kind)
@@ -86,17 +135,18 @@ class Sink:
 
 
 class DirectEvents:
-    """Tells the log how many events it was not shown. Some may still go through the sink meanwhile."""
+    """Reports how many events bypassed the sink. Events may also pass through the sink in between."""
 
-    __slots__ = ("_noted", "_seq", "_sink")
+    __slots__ = ("_leave_out", "_noted", "_seq", "_sink")
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, leave_out: Callable[[int], None]) -> None:
         self._sink = sink
+        self._leave_out = leave_out
 
     def __enter__(self) -> None:
         self._seq, self._noted = self._sink.ledger.seq, self._sink._noted
 
     def __exit__(self, *_: object) -> None:
-        sink = self._sink
-        if sink._log is not None:
-            sink._log.leave_out(sink.ledger.seq - self._seq - (sink._noted - self._noted))
+        count = self._sink.ledger.seq - self._seq - (self._sink._noted - self._noted)
+        if count:
+            self._leave_out(count)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event sockets: accepts connections, reads them in turn, and applies the exit of each process that sent.
+"""The event sockets: accepts connections, reads them in turn, and applies the exits of their processes.
 
 All event sockets and pidfds are registered with epolls of this module, which the server's loop watches as one
 descriptor. So this module decides the order of work: exits first, then one bounded read of each readable connection,
-then back to the loop. What takes longer is continued in the next turn.
+then back to the loop. Longer work continues in the next turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ttmem.wire.legacy_records import Record, Type
 from ttmem.wire.legacy_stream import READ_BYTES
 
 TURN_SECONDS = 0.008
-_EXIT_SECONDS = 0.002  # of a turn, for the ring of one dead process
+_EXIT_SECONDS = 0.002  # of each turn, for the ring of one dead process
 _ACCEPTS_PER_TURN = 64
 _MAX_USER_CONNECTIONS = 8192
 _REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
@@ -47,9 +47,9 @@ class EventSockets:
         machine: list[ChipInfo] | None = None,
         root: str = "/",
     ) -> None:
-        """``answer`` and ``dump`` serve legacy clients that ask; ``machine`` are the driver's chips.
+        """``answer`` and ``dump`` handle requests of legacy clients. ``machine`` lists the driver's chips.
 
-        ``root`` is the folder that ``proc`` is in.
+        ``root`` is the folder that contains ``proc``.
         """
         self._sink = sink
         self._rings = rings
@@ -64,12 +64,12 @@ class EventSockets:
         self._epoll.register(self._peers.fileno(), select.EPOLLIN)
         self._waiting: deque[tuple[int, int]] = deque()
         self._buffer = bytearray(READ_BYTES)
-        self.accept_paused = False  # there are no file descriptors for more clients
+        self.accept_paused = False  # no file descriptors are left for more clients
         self._pause_reported = -math.inf
         self._by_user: Counter[int | None] = Counter()  # connections
-        self._over_limit: set[int | None] = set()  # users who were reported to have too many
-        self._reading: Connection | None = None  # whose records are being applied
-        self._exiting: dict[Peer, None] = {}  # dead, and their rings are not read to the end yet
+        self._over_limit: set[int | None] = set()  # users who were reported for too many connections
+        self._reading: Connection | None = None  # the connection whose records are being applied
+        self._exiting: dict[Peer, None] = {}  # dead processes whose rings are not read to the end yet
 
     # -- called by the loop --------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class EventSockets:
         self._epoll.register(sock.fileno(), select.EPOLLIN)
 
     def turn(self) -> bool:
-        """One round of work, a few milliseconds long; True if there is more to do at once."""
+        """Work for a few milliseconds. Returns True if there is more to do immediately."""
         deadline = monotonic() + TURN_SECONDS
         self.apply_exits(deadline)
         waiting = self._waiting
@@ -105,11 +105,11 @@ class EventSockets:
 
     @property
     def unread_replies(self) -> int:
-        """Replies that were dropped, because the client did not read the ones before."""
+        """The number of replies that were dropped, because the client did not read earlier ones."""
         return self._messages.unread_replies
 
     def tick(self) -> str | None:
-        """Called now and then, for what no descriptor shows. Returns what clients wait for, if they do."""
+        """Called at intervals, for checks that no descriptor triggers. Returns the reason if clients must wait."""
         if self.accept_paused and not descriptors.scarce(self._epoll.fileno(), slack=True):
             self.accept_paused = False
             for fd in self._listeners:
@@ -146,11 +146,11 @@ class EventSockets:
             connection = Connection(self.accepted, sock, self._epoll)
             self.connections[sock.fileno()] = connection
             self._by_user[connection.peer_user_id] += 1
-            if connection.peer_pid:  # watch it from the start: it may die before it is read
+            if connection.peer_pid:  # watch the process from the start: it may die before its first record is read
                 self._peer(connection, connection.peer_pid, connection.peer_user_id)
 
     def _pause_accepting(self) -> None:
-        """Out of descriptors: clients wait in the backlog until some are free again."""
+        """Stop accepting clients: they wait in the backlog until descriptors are free again."""
         for fd in self._listeners:
             self._epoll.modify(fd, 0)
         self.accept_paused = True
@@ -162,7 +162,7 @@ class EventSockets:
             )
 
     def _exceeds_limit(self, sock: socket.socket) -> bool:
-        """One user may not take the connections of all others: above the limit, a new one is closed."""
+        """Limit the connections of one user, so that others can connect. A connection above the limit is closed."""
         user_id = peer_credentials(sock)[1]
         if self._by_user[user_id] < _MAX_USER_CONNECTIONS:
             return False
@@ -181,7 +181,7 @@ class EventSockets:
             peer = self._peers.find(pid, user_id) if pid else self._peers.foreign(connection.number, user_id)
             connection.peers[pid] = peer
             peer.connections.add(connection)
-        if user_id != peer.info.user_id and not peer.sources:  # it changed its user after it connected
+        if user_id != peer.info.user_id and not peer.sources:  # the process changed its user after it connected
             peer.info = peer.info._replace(user_id=user_id)
         return peer
 
@@ -206,7 +206,7 @@ class EventSockets:
             self._reading = outer
 
     def _read(self, connection: Connection, deadline: float) -> int:
-        """One bounded read. Returns the number of bytes, 0 if the connection was closed, -1 if there was nothing."""
+        """Read once. Returns the number of bytes, 0 if the connection was closed, -1 if there was nothing to read."""
         chunk = connection.receive(self._buffer)
         if chunk is None:
             return -1
@@ -220,7 +220,7 @@ class EventSockets:
         return len(chunk.data)
 
     def end(self, connection: Connection) -> None:
-        """The client closed. That frees nothing, unless its process is known by this connection only."""
+        """Close a connection. This frees nothing, unless its process is known only by this connection."""
         self._messages.finish(connection)
         for pid, peer in connection.peers.items():
             peer.connections.discard(connection)
@@ -233,18 +233,18 @@ class EventSockets:
     # -- exits ---------------------------------------------------------------------------------------------------
 
     def apply_exits(self, deadline: float | None = None) -> None:
-        """Apply the exit of each process that died, after everything that it had sent by then (rule 3).
+        """Apply the exit of each process that died, after all events that it had sent (rule 3).
 
-        The rest of its ring may be seconds of work, so it is read in turns with the others.
+        The rest of a ring may take seconds to read, so rings of dead processes are read in turns.
         """
         if deadline is None:
             deadline = monotonic() + TURN_SECONDS
         for peer in self._peers.died():
-            if self._reading in peer.connections:  # it died while this is called from its own records: those come first
+            if self._reading in peer.connections:  # its own records led to this call: they are applied first
                 self._peers.postpone(peer)
                 continue
             for listener in self._listeners.values():
-                self._accept(listener)  # it may have connected, sent and died before it was accepted
+                self._accept(listener)  # the process may have connected, sent and died before it was accepted
             for connection in list(peer.connections):
                 self._drain(connection)
             self._peers.remember_dead(peer)
@@ -254,18 +254,18 @@ class EventSockets:
             if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
                 self._exit(peer)
             else:
-                self._exiting[peer] = None  # behind the others
+                self._exiting[peer] = None  # it continues after the others
             if monotonic() > deadline:
                 return
 
     def catch_up(self) -> None:
-        """Read for a few milliseconds what rings and dead processes have: called before a request is answered."""
+        """Read rings and the data of dead processes for a few milliseconds. Called before a request is answered."""
         deadline = monotonic() + TURN_SECONDS
         self._rings.follow(deadline)
         self.apply_exits(deadline)
 
     def _drain(self, connection: Connection) -> None:
-        """Read what is there now, not what others may go on sending on the same connection."""
+        """Read the bytes that are waiting now. Other processes may continue to send on the same connection."""
         if connection.pending is not None:
             self._read_safely(connection)
         left = connection.waiting_bytes() if connection.open else 0

@@ -9,6 +9,7 @@ launched last on each core, and for the cached program that reaches highest.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from ttmem.account.allocations import Allocation, Program
@@ -41,6 +42,13 @@ def end_of(part: Allocation) -> int | None:
     if part.kind not in GROWING_UP or extra is None or not extra.cores or extra.shared:
         return None
     return part.address + part.size // extra.cores.bit_count()
+
+
+def contents_key(chip: Chip) -> Hashable:
+    """The same for chips with the same L1 buffers and programs, such as those of a mesh: one search is enough."""
+    leaves = [holding.leaves[kind] for holding in chip.holdings for kind in (Kind.L1, *GROWING_UP)]
+    counted = tuple(leaf is not None and chip in leaf.chips for leaf in leaves)
+    return tuple(chip.holdings), counted, chip.geometry and chip.geometry.l1_size
 
 
 class FloorFinder:
@@ -77,8 +85,10 @@ class FloorFinder:
             if end > self._highest[0]:
                 self._highest = end, program
 
-    def result(self) -> Headroom:
-        geometry = self.chip.geometry
+    def result(self, chip: Chip | None = None) -> Headroom:
+        """The headroom of the chip, or of another one with the same ``contents_key``."""
+        chip = chip or self.chip
+        geometry = chip.geometry
         holder = None if self._lost else self.holder
         floor = holder.address if holder is not None else geometry.l1_size if geometry and not self._lost else None
 
@@ -86,7 +96,7 @@ class FloorFinder:
             return ProgramExtent(program, end, None if floor is None else floor - end)
 
         launched = []
-        for program, here in self.chip.resident_programs():  # on other cores, other programs have run since
+        for program, here in chip.resident_programs():  # on other cores, other programs have run since
             ends = [end for cores, end in self._ends.get(program, {}).items() if cores & here]
             if ends:
                 launched.append(reach(program, max(ends)))

@@ -169,6 +169,45 @@ class Lost(NamedTuple):
     events: int
 
 
+class MissedHigh(NamedTuple):
+    """How high one kind or pool of a process was on these devices, by its own meters, while records were lost.
+
+    ``gauge`` is the label of a kind, or one of `POOL_GAUGES`.
+    """
+
+    numbers: tuple[int, ...]
+    gauge: str
+    at_least: int  # among the lost records
+    at_most: int
+    ever: int  # since the process started
+    reserved_ever: int
+
+
+class OpenPhaseHighs(NamedTuple):
+    """A phase that is open after a loss, and what each kind or pool was at its begin and at most since then."""
+
+    ident: int
+    name: str
+    parent: int
+    began: float
+    highs: tuple[tuple[tuple[int, ...], str, int, int], ...]  # numbers, gauge, begin, peak
+
+
+class GapBegan(NamedTuple):
+    """Records of the source are not read from here on. What it holds in the account stays as it was until it is
+    caught up."""
+
+
+class CaughtUp(NamedTuple):
+    """Records of the source were lost, and what it holds is exact again. Follows the events that corrected it."""
+
+    since: float  # time of the last record before the loss
+    highs: tuple[MissedHigh, ...]
+    phases: tuple[OpenPhaseHighs, ...]
+    missed_phases: int  # that began among the lost records and are not open any more
+    first: bool  # the source was already there when its records were first read
+
+
 class Uncertain(NamedTuple):
     """The source counted more problems of one kind (see uncertain_reasons); ``events`` is the increase."""
 
@@ -269,6 +308,8 @@ Event = Union[
     ResyncBegin,
     ResyncEnd,
     Lost,
+    GapBegan,
+    CaughtUp,
     Uncertain,
     Sees,
     Audited,

@@ -42,7 +42,7 @@ class Pool(IntEnum):
     L1 = 1
     HOST = 2
     SYSTEM = 3  # L1 of ethernet and dispatch cores, outside the compute grid
-    PROGRAM = 4  # L1 that no allocator gives out: parts of programs, which take turns there, and firmware
+    PROGRAM = 4  # L1 that no allocator gives out: parts of programs, which use it in turn, and firmware
 
     @property
     def label(self) -> str:
@@ -52,7 +52,7 @@ class Pool(IntEnum):
 class BreakdownPool(IntEnum):
     """Kinds whose sizes may be added up; sizes of different breakdown pools may not.
 
-    The L1 of a chip is divided: the parts of cached programs take turns, so that their sum is more than they use.
+    The L1 of a chip is divided: the parts of cached programs use L1 in turn, so that their sum is more than they use.
     """
 
     DRAM = 0
@@ -100,6 +100,8 @@ POOL_OF: tuple[Pool, ...] = tuple(_POOLS.get(kind, Pool.PROGRAM) for kind in KIN
 KINDS_OF: tuple[tuple[Kind, ...], ...] = tuple(
     tuple(kind for kind in KINDS if POOL_OF[kind] is pool) for pool in Pool
 )  # by pool
+# Names of the agents' meters of whole pools. A pool that is not here has no meter of its own, or has that of its kind.
+POOL_GAUGES: dict[Pool, str] = {Pool.DRAM: "dram_pool", Pool.L1: "l1_buffer_pool", Pool.PROGRAM: "program_pool"}
 WORKER_L1: tuple[Kind, ...] = tuple(kind for kind in KINDS if POOL_OF[kind] in (Pool.L1, Pool.PROGRAM))
 
 # Address spaces of buffers: trace lies in DRAM, small L1 and firmware in L1. An address is unique in its space.

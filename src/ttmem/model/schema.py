@@ -22,7 +22,6 @@ from typing import Literal, TypedDict
 
 CountedKind = Literal["dram", "l1", "l1_small", "trace", "cb"]  # the kinds that tt-metal's own counters have
 MainPool = Literal["dram", "l1"]  # the pools that have a capacity
-PoolBytes = dict[str, int]  # bytes by breakdown pool, whose sizes do not add up
 KindBytes = dict[str, int]  # bytes by kind of memory; a kind of which there is nothing may be left out
 
 
@@ -36,7 +35,7 @@ class Anomalies(TypedDict):
     replaced: int
     rejected: int
     dropped: int
-    posthumous: int
+    after_exit: int
     resynced: int
 
 
@@ -52,11 +51,28 @@ class CountAndBytes(TypedDict):
     bytes: int
 
 
+class SumOverChips(TypedDict):
+    """Bytes on all ``chips`` together, and on the one that has most of them.
+
+    ``per_chip`` is the same on each chip if ``per_chip * chips == bytes``.
+    """
+
+    bytes: int
+    per_chip: int
+    chips: int
+
+
+class CountOverChips(SumOverChips):
+    """Allocations, each counted once for all its chips, and their bytes."""
+
+    count: int
+
+
 class PoolAmounts(TypedDict):
     """Allocations of any kind; their bytes are given for each pool, because those of different pools do not add up."""
 
     count: int
-    pools: dict[str, CountAndBytes]
+    pools: dict[str, CountOverChips]
 
 
 class CoreWrite(TypedDict):
@@ -69,11 +85,15 @@ class CoreWrite(TypedDict):
 
 
 class AllocationRow(TypedDict):
-    """One live allocation."""
+    """One live allocation, once for all its chips. ``size`` and ``reserved`` are its bytes on each of them.
+
+    ``chips`` are the requested chips that it is on, in the order of its mesh; ``other_chips`` the rest.
+    """
 
     pid: int | None
-    chip: str
-    device: int
+    chips: list[str]
+    other_chips: list[str]
+    devices: list[int]
     kind: str
     id: str
     address: int
@@ -95,7 +115,7 @@ class AllocationRow(TypedDict):
     stack: list[str] | None
     source: str
     confidence: str
-    counted: bool
+    not_counted: list[str]
 
 
 # -- snapshot: GET /snapshot, ttmem smi --json -----------------------------------------------------------------------
@@ -277,6 +297,7 @@ class DramRow(TypedDict):
     capacity: int | None
     capacity_basis: str | None
     peak: int | None
+    peak_at_most: int | None
     reserved_peak: int | None
     largest_free: int | None
     banks: int | None
@@ -295,6 +316,7 @@ class L1Row(TypedDict):
     capacity: int | None
     capacity_basis: str | None
     peak: int | None
+    peak_at_most: int | None
     reserved_peak: int | None
     largest_free: int | None
     bank_free: int | None
@@ -331,6 +353,7 @@ class L1SmallRow(TypedDict):
     reserved: int | None
     region: int | None
     peak: int | None
+    peak_at_most: int | None
 
 
 class HeldAndResident(TypedDict):
@@ -425,6 +448,8 @@ class ProcessSource(TypedDict):
     name: str
     confidence: str
     trouble: str | None
+    unread: int
+    shed: bool
 
 
 class ChipShare(TypedDict):
@@ -577,7 +602,7 @@ class PartRow(TypedDict):
 class Allocations(TypedDict):
     schema: Literal["ttmem.allocations/1"]
     matched: int
-    pools: PoolBytes
+    pools: dict[str, SumOverChips]
     offset: int
     allocations: list[AllocationRow]
 
@@ -591,13 +616,11 @@ class Breakdown(TypedDict):
     pools: list[BreakdownPoolRow]
 
 
-class BreakdownSum(TypedDict):
-    """Allocations of one pool. ``chips`` is the number of chips that they are on, whose sizes are added up."""
+class BreakdownSum(CountOverChips):
+    """Allocations of one pool. ``other_chips`` is the number of chips that they are on and that were not requested."""
 
-    count: int
-    bytes: int
     reserved: int | None
-    chips: int
+    other_chips: int
 
 
 class BreakdownPoolRow(BreakdownSum):
@@ -644,10 +667,35 @@ class TotalName(TotalOfChip, total=False):
     kind: str
 
 
-class PeakRow(TotalName):
-    bytes: int
-    time: float
+class PeakOfChips(TypedDict):
+    chips: list[str]
+
+
+class PeakName(PeakOfChips, total=False):
+    """A ``pool`` or a ``kind`` on each of some chips; for one process, a kind on these ``devices`` of the process."""
+
+    pool: str
+    devices: list[int]
+    kind: str
+
+
+class PeakRow(PeakName):
+    """A peak that several chips have in common, with the same allocations."""
+
+    per_chip: int
+    at_most: int | None
+    time: float | None
     largest: list[AllocationRow]
+
+
+class PeakGroup(TypedDict):
+    """Allocations that were live at a peak and are alike."""
+
+    count: int
+    size: int  # of each
+    tag: str | None
+    shape: str | None
+    line: str | None
 
 
 class PeaksReset(TypedDict):
@@ -670,6 +718,7 @@ class PhasesHead(TypedDict):
     start: int | None
     state: str
     left_out: int
+    missed: int
 
 
 class ProcessPhases(PhasesHead):
@@ -908,21 +957,22 @@ class Dump(TypedDict):
     schema: Literal["ttmem.dump/1"]
     time: str
     total: int
-    devices: list[DumpDevice]
+    groups: list[DumpGroup]
     anomalies: Anomalies
     uncertain: list[UncertainRow]
 
 
-class DumpDevice(TypedDict):
-    device: int
-    chip: str
+class DumpGroup(TypedDict):
+    """All allocations on the same chips. ``other_chips``: they are also on these, which were not requested."""
+
+    chips: list[str]
+    other_chips: list[str]
+    devices: list[int]
     kinds: list[DumpKind]
 
 
-class DumpKind(TypedDict):
+class DumpKind(CountOverChips):
     kind: str
-    count: int
-    bytes: int
     reserved: int | None
     large: CountAndBytes
     small: CountAndBytes
@@ -937,18 +987,26 @@ class Leaks(TypedDict):
     time: str
     since: str
     tracked_s: float
-    older_s: float
+    judged: list[JudgedRow]
     verdict: LeakVerdict
     losses: Losses
     uncertain: list[UncertainRow]
     doubts: list[str]
-    leaks: list[LeakRow]
+    growing: list[LeakRow]
+    held: list[LeakRow]
     left_out: LeaksLeftOut
-    young: HeldRow
+    ignored: int
     program_cache: ProgramCacheRow
     trace: HeldRow
     system: HeldRow
     dead_process: list[DeadProcessRow]
+
+
+JudgedRow = TypedDict(
+    "JudgedRow",
+    {"pid": "int | None", "by": str, "name": "str | None", "steps": int, "from": "float | None",
+     "until": "float | None"},
+)  # fmt: skip
 
 
 class LeaksLeftOut(PoolAmounts):
@@ -978,15 +1036,32 @@ class ProgramCacheRow(HeldRow):
 
 
 class LeakRow(CountAndBytes, HeldAges):
-    """Allocations of one process, chip and kind, with one ``tag`` or, without a tag, of one ``size``."""
+    """Allocations of one process and kind on the same chips with one origin; without a shape, of one ``size``."""
 
     pid: int | None
     name: str | None
-    chip: str
+    chips: list[str]
+    other_chips: list[str]
+    per_chip: int
     kind: str
-    tag: str | None
+    op: str | None
+    line: str | None
+    stack: list[str] | None
+    shape: str | None
     size: int | None
-    grows: bool
+    above_baseline: int | None
+    growth: GrowthRow | None
+
+
+class GrowthRow(TypedDict):
+    """How a group grows. ``history`` has its number of allocations after each sixteenth of the steps."""
+
+    since: float
+    count: int
+    per_step: float | None
+    per_minute: float
+    bytes_per_minute: float
+    history: list[int] | None
 
 
 class DeadProcessRow(PoolAmounts):
@@ -997,6 +1072,76 @@ class DeadProcessRow(PoolAmounts):
     exited: float
     ago_s: float
     largest: list[AllocationRow]
+
+
+# -- diff: ttmem diff --json -----------------------------------------------------------------------------------------
+
+
+class Diff(TypedDict):
+    schema: Literal["ttmem.diff/1"]
+    by: str
+    old: DiffSide
+    new: DiffSide
+    headline: str
+    same: bool
+    figures: list[DiffFigure]
+    pools: list[DiffPool]
+    lives: list[DiffLife]
+    exceeded: list[str]
+
+
+class DiffSide(TypedDict):
+    file: str
+    what: str
+    moment: str
+    command: str | None
+    boards: dict[str, int]
+    incomplete: list[str]
+
+
+class DiffFigure(TypedDict):
+    """A figure of the whole run; null if it is not known."""
+
+    name: str
+    what: str
+    old: int | None
+    new: int | None
+    change: int | None
+
+
+class DiffPool(TypedDict):
+    """What was held at the moment, with the bytes on all chips. ``rows`` has what changed."""
+
+    pool: str
+    old: int
+    new: int
+    change: int
+    rows: list[DiffRow]
+    unchanged_groups: int
+    unchanged_bytes: int
+
+
+class DiffLife(TypedDict):
+    """A group that is freed at another place. Lines are those of the last buffer that was made before."""
+
+    key: str
+    pool: str
+    made: int
+    longer: bool
+    old_freed: bool
+    new_freed: bool
+    old_until: str | None
+    new_until: str | None
+
+
+class DiffRow(TypedDict):
+    key: str
+    what: list[str]
+    old_count: int
+    new_count: int
+    old_bytes: int
+    new_bytes: int
+    change: int
 
 
 # -- explanation: ttmem explain --json -------------------------------------------------------------------------------
@@ -1243,6 +1388,8 @@ class RunBreakdown(TypedDict):
 
 
 class LeftEarlier(TypedDict):
+    """Tensors that were left over earlier; the bytes of each are those on one of its chips."""
+
     tensors: int
     pools: dict[str, CountAndBytes]
 
@@ -1251,6 +1398,167 @@ class LeftRow(AllocationRow):
     """An allocation that was left, and the reason why it was held."""
 
     cause: str
+
+
+# -- fit: ttmem fit --json --------------------------------------------------------------------------------------------
+
+
+class Fit(TypedDict):
+    """Whether a command fits on machines, found by running it on mock devices."""
+
+    schema: Literal["ttmem.fit/1"]
+    command: list[str]
+    ttnn: FitTtnn
+    real_kernels: bool
+    boards: list[FitBoard]
+    borders: list[FitBorder]
+    smallest: str | None
+    exit_code: int
+
+
+class FitBorder(TypedDict):
+    """The largest value of a range that fits on a machine, for one combination of the other values."""
+
+    board: str
+    values: dict[str, str]
+    name: str
+    largest: int | None
+    next: int | None
+    next_verdict: str | None
+    tried: list[int]
+    fits_again: list[int]
+
+
+class WhatIf(TypedDict):
+    """Recorded allocations, repeated by the simulated allocator: as they were, and under other conditions."""
+
+    schema: Literal["ttmem.what_if/1"]
+    recording: str
+    left_out: int
+    exact: bool
+    recorded: WhatIfRun
+    changed: WhatIfRun
+    exit_code: int
+
+
+class WhatIfRun(TypedDict):
+    steps: int
+    moved: int
+    estimated: int
+    failed: int
+    failures: list[WhatIfFailure]
+    banks: dict[str, WhatIfBank]
+
+
+class WhatIfFailure(TypedDict):
+    step: int
+    name: str
+    text: str
+    as_recorded: bool
+
+
+class WhatIfBank(TypedDict):
+    """Sizes of one bank."""
+
+    size: int
+    peak: int
+    largest_free_min: int
+
+
+class FitTtnn(TypedDict):
+    python: str
+    version: str | None
+    root: str
+
+
+class FitBoard(TypedDict):
+    """One run of the command on one machine."""
+
+    board: str
+    values: dict[str, str]
+    verdict: Literal["fits", "fails", "unknown"]
+    reason: str
+    command_exit_code: int
+    duration_s: float
+    stopped: bool
+    chips: int
+    failures: int
+    failure: FitFailure | None
+    dram: FitDram | None
+    phases: list[FitPhase]
+    kv: FitKv | None
+    l1: FitL1 | None
+    l1_small: FitRegion | None
+    trace: FitTrace | None
+    programs: int
+    unknown: list[FitUnknown]
+    notes: list[str]
+    output: list[str]
+
+
+class FitFailure(TypedDict):
+    """The first failed allocation, with the two lines of its explanation."""
+
+    headline: str
+    held_by: str
+    operation: str | None
+    line: str | None
+
+
+class FitDram(TypedDict):
+    """The DRAM of the allocator that came closest to its limit; all sizes are of one bank."""
+
+    banks: int
+    bank_size: int
+    peak: int
+    largest_free_min: int
+
+
+class FitPhase(TypedDict):
+    """DRAM in all runs of a phase, in one bank; phases in which nothing changed are left out."""
+
+    phase: str
+    peak: int
+    largest_free_min: int
+
+
+class FitKv(TypedDict):
+    """A KV cache that would fit beside the rest, on each chip."""
+
+    bytes_per_token: int
+    bytes: int
+    tokens: int
+
+
+class FitL1(TypedDict):
+    """The L1 of the tightest program; all sizes are of one core. The headroom is null if no program was launched."""
+
+    bank_size: int
+    buffers_peak: int | None
+    largest_free_min: int | None
+    headroom: int | None
+    operation: str | None
+    line: str | None
+    limited_by: str | None
+
+
+class FitRegion(TypedDict):
+    declared: int
+    needed: int
+
+
+class FitTrace(TypedDict):
+    declared: int
+    captured: int
+    launches: int
+
+
+class FitUnknown(TypedDict):
+    """Memory that a run on mock devices does not show, and the most that it can take in one DRAM bank."""
+
+    what: str
+    text: str
+    bound: int | None
 
 
 # -- doctor: ttmem doctor --json, ttmem doctor --wheel --json --------------------------------------------------------
@@ -1335,7 +1643,7 @@ class ImportSummary(TypedDict):
 
 
 class Import(ImportSummary):
-    """Adds the names of the input file and of the event file."""
+    """Adds the names of the input file and of the recording."""
 
     file: str
     output: str
@@ -1427,3 +1735,221 @@ class ReportShare(TypedDict):
     tracked: int | None
     reported: int | None
     share: float | None
+
+
+# -- statistics of a recording: `ttmem stats --json` -----------------------------------------------------------------
+
+
+class Stats(TypedDict):
+    """Times are seconds after the begin of the recording."""
+
+    schema: Literal["ttmem.stats/1"]
+    command: str | None
+    begin: str
+    length_s: float
+    from_s: float
+    until_s: float
+    chips: list[str]
+    other_chips: int
+    processes: int
+    records: int
+    events: int
+    launches: int
+    lost: int
+    failures: int
+    uncertain: list[UncertainRow]
+    problems: list[str]
+    kinds: list[StatsKindRow]
+    sizes: list[StatsSizePool]
+    tops: list[StatsTop]
+    lives: list[StatsLives]
+    freed_late: StatsFreedLate
+    fragmentation: list[StatsFragmentation]
+    phases: list[StatsPhase]
+    programs: StatsPrograms
+    kernel_ring: StatsKernelRing | None
+    host: StatsHost | None
+
+
+class StatsKindRow(TypedDict):
+    """``start`` and ``made``, less ``freed``, is ``live``; ``temporary`` is a part of ``made``.
+
+    Bytes are sums over the selected chips.
+    """
+
+    kind: str
+    start: CountAndBytes
+    made: CountAndBytes
+    freed: CountAndBytes
+    live: CountAndBytes
+    temporary: CountAndBytes
+    peak: StatsPeak | None
+
+
+class StatsPeak(TypedDict):
+    per_chip: int
+    chips: list[str]
+    after_s: float
+
+
+class StatsSizePool(TypedDict):
+    pool: str
+    rows: list[StatsSize]
+
+
+class StatsSize(TypedDict):
+    """Allocations whose size on a chip is at least ``at_least`` and less than twice that."""
+
+    at_least: int
+    count: int
+    bytes: int
+
+
+class StatsTop(TypedDict):
+    pool: str
+    by: str
+    groups: int
+    rows: list[StatsCause]
+
+
+class StatsCause(CountAndBytes):
+    key: str | None
+    temporary: CountAndBytes
+    live: CountAndBytes
+    rank: StatsRank
+
+
+class StatsRank(TypedDict):
+    bytes: int
+    count: int
+    temporary: int
+
+
+class StatsLives(TypedDict):
+    """How the allocations of a kind ended; all counts together are the allocations made in the window."""
+
+    kind: str
+    freed: int
+    program_destroyed: int
+    device_closed: int
+    process_exited: int
+    unknown: int
+    live: int
+    seconds: StatsAges | None
+
+
+class StatsAges(TypedDict):
+    median: float
+    p90: float
+    p99: float
+    longest: float
+
+
+class StatsFreedLate(TypedDict):
+    groups: int
+    count: int
+    rows: list[StatsLate]
+
+
+class StatsLate(CountAndBytes):
+    pool: str
+    line: str | None
+    op: str | None
+    device_closed: int
+    process_exited: int
+    longest_s: float
+
+
+class StatsFragmentation(TypedDict):
+    kind: str
+    allocators: int
+    examined: int
+    moments: int
+    bank_size: int
+    banks: int
+    worst: StatsFreeBlock | None
+    smallest: StatsFreeBlock | None
+    series: list[StatsFreeBlock]
+
+
+class StatsFreeBlock(TypedDict):
+    """Free bytes of a bank, and the largest free block in it."""
+
+    after_s: float
+    free: int
+    largest: int
+    chips: list[str]
+
+
+class StatsPhase(TypedDict):
+    phase: str
+    pid: int | None
+    runs: int
+    moments: int
+    dram: StatsFreeBlock | None
+    l1: StatsFreeBlock | None
+
+
+class StatsPrograms(TypedDict):
+    start: int
+    compiled: int
+    destroyed: int
+    live: int
+    tenths: list[StatsTenth]
+
+
+class StatsTenth(TypedDict):
+    until_s: float
+    compiled: int
+    destroyed: int
+    live: int
+
+
+class StatsKernelRing(TypedDict):
+    used_max: int
+    size: int | None
+    op: str | None
+    line: str | None
+    after_s: float
+    chips: list[str]
+
+
+class StatsHost(TypedDict):
+    samples: int
+    first: StatsHostSample
+    peak: StatsHostSample
+    last: StatsHostSample
+
+
+class StatsHostSample(TypedDict):
+    after_s: float
+    processes: int
+    resident: int
+    huge_pages: int
+    dram: int
+    l1_buffers: int
+
+
+# -- what was live at a moment, by call tree: `ttmem tree --json` ----------------------------------------------------
+
+
+class CallTree(TypedDict):
+    schema: Literal["ttmem.tree/1"]
+    time: str
+    search: str | None
+    pools: list[CallTreePool]
+
+
+class CallTreePool(CountOverChips):
+    """``children`` are the outermost callers."""
+
+    pool: str
+    children: list[CallTreeNode]
+
+
+class CallTreeNode(CountOverChips):
+    """A frame or an operation, and what it and its ``children`` allocated."""
+
+    name: str
+    type: Literal["frame", "ttnn", "op", "unknown"]
+    children: list[CallTreeNode]

@@ -29,6 +29,22 @@ def line_of(stack: str | None) -> str | None:
     return next((frame for frame in frames if not _NOT_THEIRS.search(frame)), frames[0])
 
 
+@lru_cache(maxsize=_KEPT_STACKS)
+def caller_of(stack: str | None) -> str | None:
+    """The frame that called the user's own line, if that is the user's own as well.
+
+    >>> caller_of("site-packages/ttnn/decorators.py:7 call\\nmodel.py:5 make\\nmodel.py:9 load\\nmodel.py:20 main")
+    'model.py:9 load'
+    """
+    frames = users_frames(stack)
+    return frames[1] if len(frames) > 1 else None
+
+
+def users_frames(stack: str | None) -> list[str]:
+    """The frames of a stack that are the user's own."""
+    return [frame for frame in stack.split("\n") if not _NOT_THEIRS.search(frame)] if stack else []
+
+
 def folded(frames: Iterable[str]) -> list[str]:
     """The frames of a stack, with one line for each run of frames that are not the user's.
 

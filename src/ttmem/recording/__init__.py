@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event files: written while events are applied, read to apply them again."""
+"""Recordings: written while rings and events are read, opened again at any moment."""

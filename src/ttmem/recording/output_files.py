@@ -16,7 +16,7 @@ import stat
 import tempfile
 from typing import NamedTuple, TextIO
 
-from ttmem.recording.event_file import MAGIC
+from ttmem.recording.blocks import FILE_MAGIC
 
 _PROBED_BYTES = 256  # at the beginning of a file
 _ELSEWHERE = "name another file, or delete this one first"
@@ -38,12 +38,12 @@ class FileKind(NamedTuple):
     begins: re.Pattern[bytes]
 
 
-EVENTS = FileKind("an event file", re.compile(re.escape(MAGIC)))
+RECORDING = FileKind("a recording", re.compile(re.escape(FILE_MAGIC)))
 RUN_REPORT = FileKind("a report of `ttmem run`", re.compile(rb'\s*\{\s*"schema"\s*:\s*"ttmem\.run/'))
 
 
 def open_recording(path: str) -> int:
-    """A descriptor of an empty event file that only its owner can read. Never a file of another user, or a link."""
+    """A descriptor of an empty recording that only its owner can read. Never a file of another user, or a link."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
@@ -55,7 +55,7 @@ def open_recording(path: str) -> int:
             raise _refusal(path, f"it belongs to another user, uid {found.st_uid}")
         if found.st_nlink > 1:
             raise _refusal(path, "it is a hard link: the file also has another name")
-        _check_kind(fd, path, EVENTS)
+        _check_kind(fd, path, RECORDING)
         os.ftruncate(fd, 0)
     except BaseException:
         os.close(fd)

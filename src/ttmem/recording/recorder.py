@@ -1,57 +1,282 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records every applied event in an event file."""
+"""Writes a recording: a thread copies the rings of agents, and the events of all other sources are added to it.
+
+The thread polls each ring with a position of its own. It does nothing for a single record, so it costs the account
+little. Nothing waits longer than a second before it is written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import WeakKeyDictionary
 
-from ttmem.account.allocations import Allocation
-from ttmem.account.entities import Source
-from ttmem.account.observer import Observable
+from ttmem.account.entities import Process, Source
+from ttmem.account.saved_history import saved
 from ttmem.model.events import Event, ProcessExited
-from ttmem.recording.event_file import EventFileWriter
+from ttmem.recording.blocks import BlockType, BlockWriter
+from ttmem.recording.columns import CHECKPOINT
+from ttmem.recording.event_entries import EventEncoder
 from ttmem.recording.output_files import open_recording
+from ttmem.recording.ring_copier import RingCopier
+from ttmem.recording.segment_folder import SegmentFolder
+from ttmem.recording.source_checkpoint import checkpoint_events
+from ttmem.sources.process_lookup import host_memory
+from ttmem.wire.agent_ring import Ring, RingError
+
+if TYPE_CHECKING:
+    from ttmem.account.allocations import Allocation
+    from ttmem.ingest.sink import Sink
+
+_POLL_SECONDS = 0.05
+_FLUSH_SECONDS = 1.0
+_RECORDS_BETWEEN_HISTORIES = 65_536
+_MOST_EVENT_BYTES = 4 << 20  # that wait
 
 
 class Recorder:
-    """Writes a growing event file; OSError if it cannot be created."""
+    """Records everything that a sink is given from now on, and the rings that it is handed."""
 
-    def __init__(self, path: str, observed: Observable, warn: Callable[[str], None]) -> None:
-        """Record the events of ``observed`` from now on."""
+    def __init__(
+        self,
+        path: str,
+        sink: Sink,
+        warn: Callable[[str], None],
+        facts: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """OSError if the file cannot be created.
+
+        With a ``limit`` in bytes the recording is a folder of segments, and the oldest are deleted.
+        """
+        self._segments = None if limit is None else SegmentFolder(path, limit)
         # It contains command lines and tags of all users, so only the user who runs ttmem may read it.
-        self._file = open(open_recording(path), "wb", buffering=1 << 16)  # noqa: SIM115 - lives as long as this
-        self._writer = EventFileWriter(self._file)
-        self._observed = observed
+        fd = open_recording(path) if self._segments is None else self._segments.following()
+        self._file: BinaryIO = open(fd, "wb", buffering=0)  # noqa: SIM115 - lives as long as this
+        self._sink = sink
         self._warn = warn
+        self._lock = threading.Lock()  # of all that follows
+        self._blocks = BlockWriter(self._file)
+        self._events = EventEncoder()
+        self._written = 0  # events
+        self._copiers: list[tuple[Process, RingCopier]] = []
+        self._rings = 0
+        self._ring_numbers: WeakKeyDictionary[Ring, int] = WeakKeyDictionary()
+        self._ring_sources: set[Source] = set()
+        self._tables: dict[int, int] | None = None  # the next history is written when these records are applied
+        self._remembered = 0  # records that were applied when the history was written last
+        self._flushed = monotonic()
+        self._telemetry: dict[str, dict[str, Any]] = {}
+        self._histories: list[tuple[dict[str, Any], float]] = []  # that wait for the thread
         self._stopped = False
-        observed.add_observer(self._write)
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._facts = {"start": sink.now(), **(facts or {})}
+        self._guarded(self._write_facts)
+        sink.add_observer(self._observe, rings=False)
 
-    def _write(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
-        try:
-            self._writer.write(time, source, event)
-            if source is not None and type(event) is ProcessExited:
-                for gone in source.process.sources.values():
-                    self._writer.exited(gone)
-        except OSError as error:
-            self._stop(error)
+    def follow(self, source: Source, ring: Ring, offset: float) -> None:
+        """Record an agent's ring from its beginning; ``offset`` added to the agent's clock gives wall time."""
+        process = source.process
+        about = {"process": list(process.info), "name": source.name, "confidence": int(source.confidence)}
+        with self._lock:
+            if self._stopped:
+                return
+            self._rings += 1
+            self._ring_numbers[ring] = self._rings
+            self._ring_sources.add(source)
+            self._copiers.append((process, RingCopier(self._rings, ring.again(), about, offset, process.seen)))
+        self._start()
+
+    def remember(self, positions: list[tuple[Ring, int, int]], applied: int) -> None:
+        """Write the account's history if enough records were applied since the last time, or a segment is full.
+
+        ``positions`` are the last records of each ring that were applied, ``applied`` is their number over all rings.
+        It is called between two slices of records, when the account is as it was after these.
+        """
+        if self._stopped:
+            return
+        if self._tables is None:
+            full = self._segments is not None and self._blocks.size >= self._segments.segment_bytes
+            if not full and applied - self._remembered < _RECORDS_BETWEEN_HISTORIES:
+                return
+            self._remembered = applied
+            with self._lock:
+                self._guarded(self._next_segment if full else self._write_tables)
+                self._tables = {copier.number: copier.table_last for _, copier in self._copiers}
+        # A moment is opened from a table and the history after it: the fewer records in between, the faster.
+        reached = {self._ring_numbers[ring]: last for ring, last, _ in positions if ring in self._ring_numbers}
+        if any(last < self._tables.get(number, 0) for number, last in reached.items()):
+            return
+        self._tables = None
+        if any(lost for _, _, lost in positions):
+            return  # what the account does not know, the recording may have
+        time = self._sink.now()
+        past: dict[str, Any] = {
+            "time": time,
+            "rings": {str(number): last for number, last in reached.items()},
+            "known": self._rings,
+            "account": saved(self._sink.ledger),
+        }
+        with self._lock:
+            past["events"] = self._events.events
+            self._histories.append((past, time))  # the thread writes it: that takes long for many chips
+        self._start()
+
+    def keep_telemetry(self, telemetry: Mapping[str, Mapping[str, Any]]) -> None:
+        """Telemetry of chips by PCI address, to be written with the next sample."""
+        with self._lock:
+            self._telemetry = {pci: dict(one) for pci, one in telemetry.items()}
+
+    def add_facts(self, **facts: Any) -> None:
+        """Add what became known of the run later, such as the exit code."""
+        with self._lock:
+            self._facts.update(facts)
+            self._guarded(self._write_facts)
 
     def flush(self) -> None:
-        if not self._stopped:
-            try:
-                self._writer.flush()
-            except OSError as error:
-                self._stop(error)
-
-    def _stop(self, error: OSError) -> None:
-        """A full disk ends the recording, not the account."""
-        self._stopped = True
-        self._observed.remove_observer(self._write)
-        self._warn(f"recording stopped: {error.strerror}; the file can be read up to here")
+        """Write everything that is new now."""
+        with self._lock:
+            self._guarded(lambda: self._poll(flush=True))
 
     def close(self) -> None:
+        """Read all rings to their end, and complete the file."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            self._sink.remove_observer(self._observe)
+            self._guarded(lambda: self._poll(flush=True, final=True))
+            self._guarded(self._blocks.finish)
+            self._stop()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _observe(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._events.add(time, source, event)
+            if source is not None and type(event) is ProcessExited:
+                for gone in source.process.sources.values():
+                    self._events.exited(gone)
+                    self._ring_sources.discard(gone)
+                for process, copier in self._copiers:
+                    if process is source.process:
+                        copier.ended = True
+            if self._events.size > _MOST_EVENT_BYTES:
+                self._guarded(self._flush_events)
+        self._start()
+
+    def _start(self) -> None:
+        """The thread begins with the first thing to record: the command of a run is started before that."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ttmem recording", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.wait(_POLL_SECONDS):
+            with self._lock:
+                if self._stopped:
+                    return
+                self._guarded(lambda: self._poll(flush=monotonic() - self._flushed >= _FLUSH_SECONDS))
+
+    def _poll(self, *, flush: bool, final: bool = False) -> None:
+        now = monotonic()
+        self._write_histories()
+        for process, copier in self._copiers.copy():
+            try:
+                last = copier.ended
+                copier.poll(self._blocks, now, final=last or final)
+                if flush or last:
+                    copier.flush(self._blocks)
+            except RingError as error:
+                self._warn(f"pid {process.info.pid}: its agent's memory is invalid and is not recorded: {error}")
+                last = True
+            if last:
+                self._copiers.remove((process, copier))
+                copier.close()
+        if flush:
+            self._flushed = now
+            self._flush_events()
+            self._sample()
+
+    def _sample(self) -> None:
+        """Write the host memory of each recorded process, and the telemetry of each chip."""
+        found = {str(process.info.pid): host_memory(process.info.pid) for process, _ in self._copiers}
+        known = {pid: memory for pid, memory in found.items() if memory is not None}
+        telemetry, self._telemetry = self._telemetry, {}
+        if known or telemetry:
+            time = self._sink.now()
+            row = {"time": time, "host": known, "telemetry": telemetry}
+            self._blocks.write(BlockType.SAMPLES, json.dumps(row).encode(), time=time)
+
+    def _flush_events(self) -> None:
+        entries, flags = self._events.take()
+        if entries:
+            first, self._written = self._written + 1, self._events.events
+            self._blocks.write(
+                BlockType.EVENTS, entries, number=first, last=self._written, time=self._events.time, flags=flags
+            )
+
+    def _write_tables(self) -> None:
+        for _, copier in self._copiers:
+            try:
+                copier.poll(self._blocks, monotonic())
+                copier.flush(self._blocks)
+                copier.write_table(self._blocks)
+            except RingError:
+                pass  # the next poll reports it
+
+    def _next_segment(self) -> None:
+        """Complete the segment, and begin the next one with everything that a reader needs who has no other."""
+        assert self._segments is not None
+        self._poll(flush=True)
+        self._blocks.finish()
+        self._file.close()
+        self._file = open(self._segments.following(), "wb", buffering=0)  # noqa: SIM115 - lives as long as this
+        self._blocks = BlockWriter(self._file)
+        self._write_facts()
+        self._events.begin_anew()
+        count = self._events.events
+        for item in checkpoint_events(self._sink.ledger, frozenset(self._ring_sources), self._sink.now()):
+            self._events.add(*item)
+        self._events.events = count
+        entries, flags = self._events.take()
+        if entries:
+            self._blocks.write(BlockType.EVENTS, entries, time=self._sink.now(), flags=flags | CHECKPOINT)
+        for _, copier in self._copiers:
+            copier.begin_segment()
+        self._poll(flush=True)
+
+    def _write_histories(self) -> None:
+        waiting, self._histories = self._histories, []
+        for past, time in waiting:
+            self._blocks.write(BlockType.HISTORY, json.dumps(past, separators=(",", ":")).encode(), time=time)
+
+    def _write_facts(self) -> None:
+        self._blocks.write(BlockType.FACTS, json.dumps(self._facts).encode(), time=self._facts["start"])
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """A full disk ends the recording, not the account."""
         if self._stopped:
             return
         try:
-            self._file.close()
+            work()
         except OSError as error:
-            self._warn(f"the end of the recording was lost: {error.strerror}")
+            self._stop()
+            self._warn(f"recording stopped: {error.strerror}; the file can be read up to here")
+
+    def _stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            for _, copier in self._copiers:
+                copier.close()
+            self._copiers.clear()
+            try:
+                self._file.close()
+            except OSError:
+                pass  # nothing was buffered

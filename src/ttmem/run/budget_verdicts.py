@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ttmem.documents.pool_amounts import amounts_text
+from ttmem.documents.leak_words import leak_text
 from ttmem.model.kinds import Pool
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.model.units import human
 from ttmem.run.result import RunResult
+
+if TYPE_CHECKING:
+    from ttmem.model import schema
 
 LEAKED, OVER_BUDGET, NOT_SEEN = 3, 4, 5
 
@@ -29,8 +32,8 @@ class Verdicts(NamedTuple):
     exit_code: int
 
 
-def judge(result: RunResult, limits: Limits) -> Verdicts:
-    """Compare a result with its limits. Without limits there are no sentences."""
+def judge(result: RunResult, limits: Limits, leaks: schema.Leaks | None = None) -> Verdicts:
+    """Compare a result with its limits. Without limits there are no sentences. ``leaks`` are needed for `no_leaks`."""
     budgets = ((Pool.DRAM, limits.dram_bytes), (Pool.L1, limits.l1_bytes))
     if not limits.no_leaks and all(limit is None for _, limit in budgets):
         return Verdicts([], result.exit_code)
@@ -46,8 +49,11 @@ def judge(result: RunResult, limits: Limits) -> Verdicts:
         if limit is not None and peak > limit:
             lines.append(f"{pool.name} peak {human(peak)} ({peak:,} B) is over the budget of {human(limit)}")
             code = OVER_BUDGET
-    if limits.no_leaks and result.leaks:
-        lines.append(f"tensors were left: {amounts_text(result.leaks, 'buffer')}")
+    if limits.no_leaks and leaks is None and result.events:
+        lines.append("leaks could not be judged")
+        code = NOT_SEEN
+    if leaks is not None and leaks["verdict"]["leak"]:
+        lines.append(leak_text(leaks))
         code = LEAKED
     if result.uncertain:  # so the verdicts above may be wrong, too
         lines.append(f"the result is uncertain: the agent counted {counts_text(list(result.uncertain))}")

@@ -14,20 +14,21 @@ STACKS = "TTMEM_STACKS"  # number of Python frames to record with each event
 
 def preload(env: Mapping[str, str]) -> str:
     """LD_PRELOAD with the agent after the existing libraries, because a sanitizer must come first."""
-    library = require(env)
-    _check_path(library)
+    library = checked_path(require(env))
     others = [path for path in env.get("LD_PRELOAD", "").replace(" ", ":").split(":") if path]
-    if str(library) not in others:
-        others.append(str(library))
+    if library not in others:
+        others.append(library)
     return ":".join(others)
 
 
-def _check_path(library: Path) -> None:
+def checked_path(library: Path) -> str:
+    """The path of a library of ours, if LD_PRELOAD can contain it."""
     if any(mark in str(library) for mark in " :"):
         raise AgentMissing(
             f"the agent is at {library}, but the loader splits LD_PRELOAD at spaces and colons; copy it to a path "
             "without them and set TTMEM_AGENT_LIBRARY to that"
         )
+    return str(library)
 
 
 def variables(

@@ -8,8 +8,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ttmem.run.environment import variables
 from ttmem.run.session import Session
@@ -34,6 +34,29 @@ class Ended(NamedTuple):
     unseen: dict[int, str]
 
 
+class Apart:
+    """Runs the command in a process group of its own, with its output in a file, until it ends or ``stop`` says so.
+
+    The processes that it leaves behind are ended with it.
+    """
+
+    def __init__(self, output: int, stop: Callable[[], bool]) -> None:
+        self.options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": output,
+            "stderr": output,
+            "start_new_session": True,
+        }
+        self.stop = stop
+        self.received: int | None = None  # a signal that was passed on
+
+    def kill(self, child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
+        try:
+            os.killpg(child.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
 def run(
     command: Sequence[str],
     session: Session,
@@ -41,8 +64,9 @@ def run(
     socket: str | None,
     *,
     stacks: int | None = None,
+    apart: Apart | None = None,
 ) -> Ended:
-    """Run the command until it ends, and read the reports of its agents."""
+    """Run the command until it ends, and read the reports of its agents. With ``apart``, it gets no terminal."""
     environment = {**env, **variables(env, socket=socket, run_socket=session.path, stacks=stacks)}
     started = time.monotonic()
     handlers = {number: signal.getsignal(number) for number in (*_FROM_TERMINAL, *_PASSED_ON)}
@@ -52,10 +76,11 @@ def run(
             if number in handlers:  # caught, not ignored: an ignored signal stays ignored in the child
                 signal.signal(number, lambda *_: None)
         # Descriptors that the caller opened for the command (a pipe of the shell, a job server) are passed on.
-        child = subprocess.Popen(list(command), env=environment, close_fds=False)
+        options: dict[str, Any] = {} if apart is None else apart.options
+        child = subprocess.Popen(list(command), env=environment, close_fds=False, **options)
         for number in handlers:
-            signal.signal(number, lambda received, _: _pass_on(child, received))
-        unseen = _collect(child, session)
+            signal.signal(number, lambda received, _: _pass_on(child, received, apart))
+        unseen = _collect(child, session, apart)
     except OSError as error:
         raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
     finally:
@@ -75,12 +100,15 @@ def _in_foreground() -> bool:
         return False
 
 
-def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
-    if child.poll() is None and not (number in _FROM_TERMINAL and _in_foreground()):
+def _pass_on(child: subprocess.Popen[bytes], number: int, apart: Apart | None) -> None:
+    if apart is not None:
+        apart.received = number
+        apart.kill(child, number)
+    elif child.poll() is None and not (number in _FROM_TERMINAL and _in_foreground()):
         child.send_signal(number)
 
 
-def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]:
+def _collect(child: subprocess.Popen[bytes], session: Session, apart: Apart | None) -> dict[int, str]:
     """Read the reports of agents until the command has ended.
 
     Returns the processes that use tt-metal and never reported.
@@ -98,6 +126,8 @@ def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]
         while child.poll() is None:
             poller.poll(_LOOK_MS)
             session.turn()
+            if apart is not None and apart.stop():
+                apart.kill(child)
             if time.monotonic() > next_look:
                 early = time.monotonic() - started < _EARLY_SECONDS
                 next_look = time.monotonic() + (_EARLY_LOOK_SECONDS if early else _LOOK_SECONDS)
@@ -105,6 +135,8 @@ def _collect(child: subprocess.Popen[bytes], session: Session) -> dict[int, str]
     finally:
         if pidfd >= 0:
             os.close(pidfd)
+        if apart is not None:
+            apart.kill(child)
     session.finish()
     reporting = _reporting(session)
     return {pid: name for pid, name in suspects.items() if pid not in reporting}

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Allocation
-from ttmem.documents.pool_amounts import pool_amounts
 from ttmem.documents.run_document import LEAK, RunFacts, cause_of, document
-from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Pool
+from ttmem.model.kinds import BREAKDOWN_POOL_OF, KINDS, Pool
 from ttmem.recording.moment import account_of, programs_behind
 from ttmem.run.launch import Ended
 from ttmem.run.session import Session
@@ -30,7 +29,6 @@ class RunResult:
     seen_completely: bool  # no lost record, no untracked process, audits agree, no trouble of agents
     uncertain: Sequence[schema.UncertainRow]  # why the numbers are uncertain
     reserved_peaks: Mapping[Pool, int]  # the most that allocators reserved on any one chip
-    leaks: Mapping[str, schema.CountAndBytes]  # tensors that were not freed, by breakdown pool
 
 
 def result_of(command: Sequence[str], ended: Ended, session: Session, host: str) -> RunResult:
@@ -58,16 +56,15 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             counters=rings.counters(),
             ledger=session.ledger,
             at_peak=account_of(at_peak, programs_behind(at_peak)),
-            peak_time=session.all_chips.peak.time,
+            peak_time=session.all_chips.peak.time or 0.0,
             at_end=account_of(left, session.programs_left()),
             left_known=session.left_known,
-            left_earlier=pool_amounts(earlier),
+            left_earlier=earlier,
             sizing=advice(session.agents),
             failed=session.failed,
             failures=session.failures,
         )
     )
-    leaks = [(int(KIND_BY_LABEL[row["kind"]]), 1, row["size"]) for row in found["left"] if row["cause"] == LEAK]
     return RunResult(
         document=found,
         exit_code=ended.exit_code,
@@ -78,21 +75,23 @@ def result_of(command: Sequence[str], ended: Ended, session: Session, host: str)
             Pool.DRAM: max((chip["dram"]["reserved_peak"] for chip in found["chips"]), default=0),
             Pool.L1: max((chip["l1"]["reserved_peak"] for chip in found["chips"]), default=0),
         },
-        leaks=pool_amounts([*leaks, *earlier]),
     )
 
 
-def _left_earlier(left: Iterable[Allocation], freed: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Kind, number and bytes of the tensors that were left over at earlier closings of devices.
+def _left_earlier(left: Iterable[Allocation], freed: Sequence[tuple[int, int]]) -> dict[str, schema.CountAndBytes]:
+    """Tensors that were left over at earlier closings of devices, by pool. The bytes of each are those on one chip.
 
     ``freed`` are number and bytes at all closings, for each kind. Allocations of the last one have no references any
     more.
     """
     last = {_buffer(item): item for item in left if not item.refs and cause_of(item) == LEAK}
-    earlier = []
+    earlier: dict[str, schema.CountAndBytes] = {}
     for kind, (count, size) in zip(KINDS, freed):
         sizes = [item.size for item in last.values() if item.kind == kind]
-        earlier.append((int(kind), max(0, count - len(sizes)), max(0, size - sum(sizes))))
+        if count > len(sizes):
+            pool = earlier.setdefault(BREAKDOWN_POOL_OF[kind].label, {"count": 0, "bytes": 0})
+            pool["count"] += count - len(sizes)
+            pool["bytes"] += max(0, size - sum(sizes))
     return earlier
 
 

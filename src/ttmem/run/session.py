@@ -12,8 +12,9 @@ import select
 import socket
 import tempfile
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, NamedTuple
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
@@ -36,6 +37,7 @@ from ttmem.recording.recorder import Recorder
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import Ring
 
+_READING_SECONDS = 0.5  # at a time, also if a process writes faster than that can be read
 _MOST_FAILURES = 100  # kept, the last ones
 _ALWAYS_EXPLAINED = 200  # failures, at any cost: some milliseconds each for a large account
 _EXPLAINING_SHARE = 0.1  # of the time since the start, for all later failures
@@ -54,14 +56,25 @@ class Failure(NamedTuple):
 class Session:
     """Reads the reports of agents; ``ledger`` is the resulting account."""
 
-    def __init__(self, warn: Callable[[str], None], record: str | None = None) -> None:
+    def __init__(
+        self,
+        warn: Callable[[str], None],
+        record: str | None = None,
+        facts: Mapping[str, Any] | None = None,
+        listener: type[AgentListener] = AgentListener,
+    ) -> None:
+        """``record`` is the file of the recording, ``facts`` what it should contain about the run.
+
+        ``listener`` listens to the ring of each agent.
+        """
         self.clock = Clock()
         self.all_chips = TotalWithContents()
         self.ledger = Ledger(all_chips=self.all_chips, failure_observer=self._failed)
-        sink = Sink(self.ledger, now=self.clock.now, warn=warn)
-        self._recording = None if record is None else Recorder(record, sink, warn)
+        self.sink = sink = Sink(self.ledger, now=self.clock.now, warn=warn)
+        self._recording = None if record is None else Recorder(record, sink, warn, facts)
         self.agents: list[AgentListener] = []
-        self.rings = Rings(sink, self._listen)
+        self._listener_type = listener
+        self.rings = Rings(sink, self._listen, self._record)
         self._sockets = EventSockets(sink, self.rings)
         self._left: dict[tuple[int, int | None, int], tuple[list[Allocation], list[ProgramAtMoment]]] = {}
         self.failures: deque[Failure] = deque(maxlen=_MOST_FAILURES)
@@ -95,8 +108,10 @@ class Session:
         self._sockets.turn()
         while select.select([self._sockets], [], [], 0)[0]:
             self._sockets.turn()
-        while self.rings.follow(0.0):
-            pass
+        deadline = monotonic() + _READING_SECONDS
+        while self.rings.follow(deadline) and monotonic() < deadline:
+            self._remember()
+        self._remember()
         self._sockets.tick()
 
     def finish(self) -> None:
@@ -134,14 +149,27 @@ class Session:
             for kind in KINDS
         ]
 
+    def ended(self, exit_code: int) -> None:
+        """The command has ended with that code."""
+        if self._recording is not None:
+            self._recording.add_facts(exit_code=exit_code, ended=self.clock.now())
+
     def keep_left(self, source: Source) -> None:
         """A process is about to close its devices, or ended without closing them: keep what it holds as left over."""
         process = source.process
         allocations = [allocation for holding in process.holdings() for allocation in holding.allocations()]
         self._left[process.info.key] = (allocations, programs_of(process))
 
+    def _remember(self) -> None:
+        if self._recording is not None:
+            self._recording.remember(self.rings.positions(), self.rings.counts()[0])
+
+    def _record(self, source: Source, ring: Ring, offset: float) -> None:
+        if self._recording is not None:
+            self._recording.follow(source, ring, offset)
+
     def _listen(self, source: Source, ring: Ring) -> AgentListener:
-        listener = AgentListener(source, ring, self.keep_left)
+        listener = self._listener_type(source, ring, self.keep_left)
         self.agents.append(listener)
         return listener
 

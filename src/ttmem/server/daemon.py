@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from time import monotonic
@@ -43,6 +44,7 @@ from ttmem.server.machine_poller import MachinePoller
 from ttmem.server.router import Api
 from ttmem.sources import sysfs
 from ttmem.sources.polling import Rounds
+from ttmem.wire.agent_ring import Ring
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, beside
 from ttmem.wire.legacy_records import Type
 
@@ -66,6 +68,7 @@ class Options(NamedTuple):
     group: str | None = None
     legacy_path: str | None = LEGACY_PATH
     record: str | None = None
+    record_limit: int | None = None  # bytes
     metrics: tuple[str, int] | None = None
     log_format: str = "text"
     log_style: str = "newest"
@@ -91,7 +94,8 @@ class Server:
         # In the order in which an event passes through the server.
         self.log = LegacyLog(style=options.log_style, as_json=options.log_format == "json", quiet=options.quiet)
         self.sink = Sink(self.ledger, now=self.clock.now, warn=self.warn, log=self.log)
-        self.rings = Rings(self.sink)
+        self.rings = Rings(self.sink, record=self._record)
+        self._recording: Recorder | None = None
         machine = self._machine = _chips(options.machine)
         self.sockets = EventSockets(
             self.sink,
@@ -128,14 +132,13 @@ class Server:
             catch_up=catch_up,
         )
         self._claims: list[Claim] = []
-        self._recording: Recorder | None = None
         self._stop = asyncio.Event()
         self._started = False
         self._http: list[HttpServer] = []
         self._servers: list[asyncio.Server] = []
         if options.record is not None:
             try:
-                self._recording = Recorder(options.record, self.sink, self.warn)
+                self._recording = Recorder(options.record, self.sink, self.warn, _facts(), options.record_limit)
             except OSError as error:
                 raise ServeError(f"cannot record to {options.record}: {error.strerror}") from None
         for chip in machine:
@@ -234,12 +237,13 @@ class Server:
             guard.run("clients", self.sockets.tick)
             await self._follow_rings()
             guard.run("log", lambda: self.log.tick(now()))
+            if self._recording is not None:
+                guard.run("recording", self._remember)
             guard.run("dead processes", lambda: self.ledger.thin_dead_allocations(_THIN_PER_TICK))
             if int(now()) != second:
                 second = int(now())
                 guard.run("history", lambda: self.history.sample(now(), self.ledger, self.current.chips()))
-                if self._recording is not None:
-                    guard.run("recording", self._recording.flush)
+                guard.run("telemetry", self._record_telemetry)
                 if second % _COLLECT_SECONDS == 0 and self.ledger.live_count() < _FEW_ALLOCATIONS:
                     gc.collect()
 
@@ -247,6 +251,7 @@ class Server:
         """Read rings for a share of each tick only. A process that writes endlessly must not block other tasks."""
         deadline = monotonic() + _RINGS_SECONDS
         try:
+            self.rings.tick()
             while self.rings.follow(monotonic() + TURN_SECONDS):
                 if monotonic() > deadline:
                     behind = self.rings.behind()
@@ -325,6 +330,19 @@ class Server:
                 self._machine[place] = chip._replace(kmd=numbers[chip.pci])
                 self.sink.apply(self.clock.now(), None, ChipFound(self._machine[place]))
 
+    def _record_telemetry(self) -> None:
+        if self._recording is not None:
+            found = {chip["pci"]: chip["telemetry"] for chip in self.current.chips()}
+            self._recording.keep_telemetry({pci: one for pci, one in found.items() if pci and one is not None})
+
+    def _remember(self) -> None:
+        if self._recording is not None:
+            self._recording.remember(self.rings.positions(), self.rings.counts()[0])
+
+    def _record(self, source: Source, ring: Ring, offset: float) -> None:
+        if self._recording is not None:
+            self._recording.follow(source, ring, offset)
+
     def _emit(self, source: Source, event: Event) -> None:
         self.sink.apply(self.clock.now(), source, event)
 
@@ -347,6 +365,11 @@ class Server:
         if self.options.statistics and self._started:
             self.log.say(self.clock.now(), self.statistics())
         self.log.close()
+
+
+def _facts() -> dict[str, Any]:
+    """What a recording should contain about the server."""
+    return {"host": socket.gethostname(), "ttmem": __version__}
 
 
 def _chips(root: str | None) -> list[ChipInfo]:

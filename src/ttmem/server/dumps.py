@@ -17,6 +17,7 @@ from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import NOT_YET
 from ttmem.account.uncertainty import added
+from ttmem.analyze.chip_sums import select
 from ttmem.documents import snapshot as snap
 from ttmem.documents.dump import EVERYTHING, KERNELS, DumpBuilder, DumpFilter, kernels_text, remaining_text
 from ttmem.ingest.clock import Clock, rfc3339
@@ -37,7 +38,7 @@ class Capture(NamedTuple):
 
     time: float
     event: int  # number of the last event before it
-    tables: list[tuple[list[frozenset[Chip]], list[Allocation]]]  # by kind the chips it counts on; live allocations
+    tables: list[tuple[list[frozenset[Chip]], list[Allocation]]]  # of a holding: by kind, its chips; live allocations
     live: int
     anomalies: schema.Anomalies
     uncertain: list[schema.UncertainRow]
@@ -137,12 +138,15 @@ class Dumps:
         builder = DumpBuilder(wanted)
         done = 0
         for counted, allocations in captured.tables:
-            if not wanted.wants(allocations[0].holding):
+            holding = allocations[0].holding
+            chips = wanted.wants(holding)
+            if not chips:
                 continue
+            where = [select(holding, on, chips) for on in counted]
             for start in range(0, len(allocations), SLICE_ALLOCATIONS):
                 for item in allocations[start : start + SLICE_ALLOCATIONS]:
                     if item.born != NOT_YET:
-                        builder.add(item, counted[item.kind])
+                        builder.add(item, where[item.kind])
                 done += min(SLICE_ALLOCATIONS, len(allocations) - start)
                 if done >= SLICE_ALLOCATIONS:
                     done = 0

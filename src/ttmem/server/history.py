@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttmem.account.entities import Chip
@@ -117,26 +117,7 @@ class History:
         ``machine`` are the driver's chips with their telemetry. They are stored by PCI address, which stays the same
         when a process reports the chip's unique id.
         """
-        values: dict[tuple[str, str], tuple[float, float]] = {}
-        highs: dict[Total, int] = {}  # chips share totals, and the highest value can be taken once
-        there: set[str] = set()
-        for chip in shown_chips(ledger):
-            if chip.found:
-                there.add(chip.id)
-            more = dict.fromkeys(KINDS, 0)  # requested since the last sample; at least as much was reserved
-            for kind, total in zip(KINDS, chip.kinds):
-                if total.peak.value:
-                    if total not in highs:
-                        highs[total] = total.take_high()
-                    values[chip.id, kind.label] = (total.used, highs[total])
-                    more[kind] = highs[total] - total.used
-            for name, value, above in (
-                (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
-                (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),
-                (AT_ONCE, memory(chip, None)["l1"]["at_once"], 0),
-            ):
-                if value is not None and (value or above or (chip.id, name) in self.fine.columns):
-                    values[chip.id, name] = (value, value + above)
+        values, there = sampled(ledger, self.fine.columns)
         for seen in machine:
             now = seen["telemetry"]
             if now["state"] == "ok" and (now["age_s"] or 0.0) <= _OLD_SECONDS:
@@ -168,6 +149,36 @@ class History:
                     }
                 )
         return out
+
+
+def sampled(
+    ledger: Ledger, known: Container[tuple[str, str]]
+) -> tuple[dict[tuple[str, str], tuple[float, float]], set[str]]:
+    """The last and the highest value of each quantity since the last sample, and the chips that the driver listed.
+
+    ``known`` are the quantities that had values before.
+    """
+    values: dict[tuple[str, str], tuple[float, float]] = {}
+    highs: dict[Total, int] = {}  # chips share totals, and the highest value can be taken once
+    there: set[str] = set()
+    for chip in shown_chips(ledger):
+        if chip.found:
+            there.add(chip.id)
+        more = dict.fromkeys(KINDS, 0)  # requested since the last sample; at least as much was reserved
+        for kind, total in zip(KINDS, chip.kinds):
+            if total.peak.value:
+                if total not in highs:
+                    highs[total] = total.take_high()
+                values[chip.id, kind.label] = (total.used, highs[total])
+                more[kind] = highs[total] - total.used
+        for name, value, above in (
+            (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
+            (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),
+            (AT_ONCE, memory(chip, None)["l1"]["at_once"], 0),
+        ):
+            if value is not None and (value or above or (chip.id, name) in known):
+                values[chip.id, name] = (value, value + above)
+    return values, there
 
 
 def _taken(chip: Chip, *kinds: Kind) -> int | None:

@@ -89,12 +89,20 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
 
 
 def chips_filter(query: dict[str, str]) -> Callable[[Holding], tuple[Chip, ...]]:
-    """A filter for the holdings that a request selects: on which of their chips it does."""
+    """A filter for holdings: returns the chips of a holding that a request selects, in the order of its mesh."""
     chips = query["chip"].split(",") if "chip" in query else None
     device = integer(query["device"], "device") if "device" in query else None
     pids = {integer(text, "pid") for text in query["pid"].split(",")} if "pid" in query else None
 
+    known: dict[Holding, tuple[Chip, ...]] = {}
+
     def wanted(holding: Holding) -> tuple[Chip, ...]:
+        found = known.get(holding)
+        if found is None:
+            found = known[holding] = of(holding)
+        return found
+
+    def of(holding: Holding) -> tuple[Chip, ...]:
         if pids is not None and holding.source.process.info.pid not in pids:
             return ()
         if chips is None and device is None:

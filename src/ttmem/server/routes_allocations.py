@@ -8,16 +8,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ttmem.account.allocations import Allocation
-from ttmem.account.entities import Chip
+from ttmem.account.entities import Chip, Process
 from ttmem.account.ledger import Ledger
-from ttmem.account.live_set import counted_chips
 from ttmem.analyze.breakdown import KEYS, Breakdown
+from ttmem.analyze.chip_sums import ChipSums, CountedChips
 from ttmem.documents import snapshot as snap
 from ttmem.documents.dump import KERNELS_LISTED, LISTED, DumpFilter
-from ttmem.documents.leaks import OLDER, LeakFinder
+from ttmem.documents.leaks import ByAge, LeakFinder
+from ttmem.documents.leaks import Request as LeakRequest
 from ttmem.ingest.clock import Clock, rfc3339
 from ttmem.ingest.time_slices import in_turns, pause, slices, thin
 from ttmem.model.kinds import BREAKDOWN_POOL_OF, KERNEL_KINDS, KINDS, BreakdownPool
+from ttmem.model.validation import check_time
 from ttmem.server import request as query
 from ttmem.server.dumps import Dumps
 from ttmem.server.http_server import HttpError, Request, Response, json_response, rows_response
@@ -47,7 +49,7 @@ class AllocationRoutes:
             Route("GET", "/allocations", self._allocations, (*_FILTERS, "sort", "limit", "offset"), lists=True),
             Route("GET", "/breakdown", self._breakdown, ("by", *_FILTERS, "limit"), lists=True),
             Route("GET", "/dump", self._dump, ("format", "what", "chip", "pid", "kind", "limit"), lists=True),
-            Route("GET", "/leaks", self._leaks, ("older", "pid", "chip"), lists=True),
+            Route("GET", "/leaks", self._leaks, ("since", "pid", "chip", "ignore"), lists=True),
         ]
 
     async def _allocations(self, request: Request) -> Response:
@@ -60,34 +62,32 @@ class AllocationRoutes:
         limit = query.limit(asked)
         offset = query.integer(asked.get("offset", "0"), "offset")
         keep = min(limit + offset, 100_000)
-        best: list[tuple[tuple[int, int], int, int, Allocation, Chip]] = []
-        matched, sizes = 0, [0] * len(BreakdownPool)
+        best: list[tuple[tuple[int, int], int, int, Allocation]] = []
+        matched, counted = 0, CountedChips(here)
+        sums: list[ChipSums[Chip]] = [ChipSums() for _ in BreakdownPool]
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
                 if not (item.refs and wanted(item)):
                     continue
-                chips = here(item.holding)
-                matched += len(chips)
-                counted = counted_chips(item)
-                sizes[BREAKDOWN_POOL_OF[item.kind]] += item.counted * sum(chip in counted for chip in chips)
-                place = (order(item), item.born)
-                for index, chip in enumerate(chips):  # in the order of the mesh
-                    if len(best) < keep:
-                        heapq.heappush(best, (*place, -index, item, chip))
-                    elif best and (*place, -index) > best[0][:3]:
-                        heapq.heapreplace(best, (*place, -index, item, chip))
-                    else:
-                        break
-        found = await in_turns(heapq.heappop(best)[3:] for _ in range(len(best)))  # the last first
+                matched += 1
+                chips = counted.of(item).chips
+                if chips:
+                    sums[BREAKDOWN_POOL_OF[item.kind]].add(chips, item.counted)
+                place = (order(item), item.born, -matched)
+                if len(best) < keep:
+                    heapq.heappush(best, (*place, item))
+                elif best and place > best[0][:3]:
+                    heapq.heapreplace(best, (*place, item))
+        found = await in_turns(heapq.heappop(best)[3] for _ in range(len(best)))  # the last first
         found.reverse()
         page = await in_turns(
-            snap.allocation(item, chip, see_tag=may_see(item.holding.source.process.info.user_id))
-            for item, chip in found[offset : offset + limit]
+            snap.allocation(item, here(item.holding), see_tag=may_see(item.holding.source.process.info.user_id))
+            for item in found[offset : offset + limit]
         )
         document: Allocations = {
             "schema": ALLOCATIONS_SCHEMA,
             "matched": matched,
-            "pools": {pool.label: size for pool, size in zip(BreakdownPool, sizes) if size},
+            "pools": {pool.label: one.sums() for pool, one in zip(BreakdownPool, sums) if one.bytes},
             "offset": offset,
             "allocations": page,
         }
@@ -101,11 +101,11 @@ class AllocationRoutes:
         may_see = sees(request.user_id)
         here, wanted = query.chips_filter(asked), query.allocations_filter(asked, may_see)
         limit = query.limit(asked)
-        breakdown = Breakdown(by, may_see)
+        breakdown = Breakdown(by, may_see, CountedChips(here))
         async for items in slices(filter(here, self._ledger.holdings())):
             for item in items:
                 if item.refs and wanted(item):
-                    breakdown.add(item, here(item.holding))
+                    breakdown.add(item)
         return json_response(breakdown.document(limit))
 
     async def _dump(self, request: Request) -> Response:
@@ -134,7 +134,6 @@ class AllocationRoutes:
 
     async def _leaks(self, request: Request) -> Response:
         asked, ledger = request.query, self._ledger
-        older = query.integer(asked.get("older", str(OLDER)), "older")
         named = asked["pid"].split(",") if "pid" in asked else ()
         pids = frozenset(query.integer(text, "pid") for text in named)
         for pid in pids:
@@ -144,13 +143,36 @@ class AllocationRoutes:
             raise HttpError(404, f"there is no chip {chip!r}; the snapshot lists all chips")
         await thin(ledger)
         now, since = self._clock.now(), self._server()["since"]
-        finder = LeakFinder(now, older, pids=pids, chip=chip, may_see=sees(request.user_id))
+        may_see = sees(request.user_id)
+        seen = [p for p in ledger.processes.values() if may_see(p.info.user_id) and (not pids or p.info.pid in pids)]
+        after = _after(asked["since"], seen, now) if "since" in asked else 0.0
+        ignored = asked.get("ignore", "").split("\n")
+        wanted = LeakRequest(pids, chip, after, tuple(pattern for pattern in ignored if pattern))
+        finder = LeakFinder(now, ByAge(now, after), wanted, may_see=may_see)
         async for items in slices(ledger.holdings()):
             for item in items:
                 finder.add(item)
         for process in reversed([*ledger.departed]):
             finder.add_dead(process)
             await pause()
-        found = finder.result(ledger, time=rfc3339(now), since=rfc3339(since), tracked=now - since)
+        await in_turns(finder.judge())
+        found = finder.result(ledger.processes.values(), time=rfc3339(now), since=rfc3339(since), tracked=now - since)
         await pause()
         return json_response(found)
+
+
+def _after(text: str, processes: list[Process], now: float) -> float:
+    """The time that a request for leaks begins with: seconds since 1970, or "phase:NAME", the begin of its last run.
+
+    ``processes`` are those whose phases the reader may see.
+    """
+    if text.startswith("phase:"):
+        found = [began for process in processes if (began := process.phases.began(text[6:])) is not None]
+        if not found:
+            raise HttpError(404, f"there is no phase {text[6:]!r}")
+        return max(found)
+    try:
+        check_time(seconds := float(text))
+    except ValueError:
+        raise HttpError(400, f"since is seconds since 1970 or phase:NAME, not {text!r}") from None
+    return min(seconds, now)

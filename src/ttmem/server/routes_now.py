@@ -18,7 +18,7 @@ from ttmem.documents.cores import Cores, parse_core
 from ttmem.documents.host_totals import STATES
 from ttmem.ingest.clock import rfc3339
 from ttmem.ingest.time_slices import slices, thin
-from ttmem.l1.headroom import FloorFinder, ProgramExtent
+from ttmem.l1.headroom import FloorFinder, ProgramExtent, contents_key
 from ttmem.server import metrics
 from ttmem.server import request as query
 from ttmem.server.current_snapshot import CurrentSnapshot
@@ -102,19 +102,16 @@ class NowRoutes:
                 if row["exited"] is not None:
                     tags = may_see(party.info.user_id)
                     detail = cast("schema.ProcessDetail", row)
-                    detail["largest"] = [
-                        snap.allocation(item, chip, see_tag=tags)
-                        for item in party.largest_left(20)
-                        for chip in item.holding.chips
-                    ][:20]
+                    detail["largest"] = [snap.allocation(item, see_tag=tags) for item in party.largest_left(20)]
                 found.append(row)
         return json_response(_processes_document(found))
 
     async def _headroom(self, request: Request) -> Response:
         wanted = request.query.get("chip")
-        finders = {c.id: FloorFinder(c) for c in snap.shown_chips(self._ledger) if wanted in (None, c.id)}
-        if wanted is not None and not finders:
+        chips = {chip: contents_key(chip) for chip in snap.shown_chips(self._ledger) if wanted in (None, chip.id)}
+        if wanted is not None and not chips:
             raise HttpError(404, f"there is no chip {wanted!r}; the snapshot lists all chips")
+        finders = {key: FloorFinder(chip) for chip, key in reversed(chips.items())}
         for finder in finders.values():
             async for items in slices(finder.chip.holdings):
                 for item in items:
@@ -122,16 +119,16 @@ class NowRoutes:
         may_see = sees(request.user_id)
 
         out: list[schema.ChipHeadroom] = []
-        for finder in finders.values():
-            found = finder.result()
+        for chip, key in chips.items():
+            found = finders[key].result(chip)
             holder = found.holder
             shown = None
             if holder is not None:
                 sees_tag = may_see(holder.holding.source.process.info.user_id)
-                shown = snap.allocation(holder, finder.chip, see_tag=sees_tag)
+                shown = snap.allocation(holder, (chip,), see_tag=sees_tag)
             out.append(
                 {
-                    "chip": finder.chip.id,
+                    "chip": chip.id,
                     "floor": found.floor,
                     "floor_holder": shown,
                     "launched": [_program_headroom(one) for one in found.launched],

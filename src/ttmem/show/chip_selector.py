@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ttmem.documents.common_text import chip_numbers, chip_title
+from ttmem.documents.common_text import chip_number_claims, chip_numbers, chip_title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _ENDING_CHARACTERS = 4  # minimum length of the end of an id as a name
 _LISTED = 8
+_PROCESSES = 2  # listed with each chip of an ambiguous name
 _TITLE = re.compile(r"(?:(?P<board>\S+) )?chip (?P<name>\S+)(?: \(id \S+\))?", re.IGNORECASE)
 
 
@@ -54,10 +55,12 @@ def find_chip(name: str, snapshot: Snapshot) -> ChipRow:
         found = [chip for chip, names in known if any(one.endswith(end) for one in names)]
     if len(found) == 1:
         return found[0]
+    if not found and asked.isdecimal():  # a number that is not unique, or that only some processes use for a chip
+        claims = {chip_id for chip_id, number in chip_number_claims(snapshot) if str(number) == asked}
+        found = [chip for chip, _ in known if chip["chip"] in claims]
     if found:
-        raise UnknownChip(
-            f"{name!r} is the name of {len(found)} chips; use another name of it: {_listed(chips, numbers)}"
-        )
+        reason = "not all processes use this number" if len(found) == 1 else f"{len(found)} chips have this name"
+        raise UnknownChip(f"{name!r} is ambiguous, {reason}; use {_candidates(found, known, snapshot)}")
     there = f"there are {_listed(chips, numbers)}" if len(chips) > 1 else f"there is {_listed(chips, numbers)}"
     raise UnknownChip(f"there is no chip {name!r}; {there if chips else 'no chip is known'}")
 
@@ -70,6 +73,25 @@ def _names_of(chip: ChipRow, number: int | None) -> set[str]:
     if chip["kmd"] is not None and chip["identity"] == "known":
         names += [str(chip["kmd"]), f"kmd:{chip['kmd']}"]
     return {name.lower() for name in names if name}
+
+
+def _candidates(found: list[ChipRow], known: list[tuple[ChipRow, set[str]]], snapshot: Snapshot) -> str:
+    """A unique name of each of these chips, with its board and the processes that use it."""
+    words = []
+    for chip in found[:_LISTED]:
+        names = [chip["chip"], chip["pci"], f"kmd:{chip['kmd']}"]
+        unique = (name for name in names if name and sum(name.lower() in other for _, other in known) == 1)
+        users = [
+            f"device {number} of process {process['pid']}"
+            for process in snapshot["processes"]
+            for share in process["chips"]
+            if share["chip"] == chip["chip"] and process["pid"] is not None
+            for number in share["metal_ids"]
+        ]
+        about = ", ".join([*([chip["board"]] if chip["board"] else []), *users[:_PROCESSES]])
+        words.append(f"-d {next(unique, chip['chip'])}{f' ({about})' if about else ''}")
+    more = [f"{len(found) - _LISTED} more, which `ttmem smi` lists"] if len(found) > _LISTED else []
+    return " or ".join([*words, *more])
 
 
 def _listed(chips: list[ChipRow], numbers: dict[str, int]) -> str:

@@ -67,11 +67,47 @@ class Names:
         >>> Names(chips, Style(), {f"u{n}": n for n in range(4)}).group_title(["u0", "u1", "u2", "u3"])
         'n150 chips 0-3: the same on each of 4 chips'
         """
+        same = f": the same on each of {len(chip_ids)} chips" if len(chip_ids) > 1 else ""
+        return f"{self.set_title(chip_ids)}{same}"
+
+    def set_title(self, chip_ids: Sequence[str]) -> str:
+        """The title of one chip, or of the chips of a mesh.
+
+        >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "board": "n300"} for n in range(4)]
+        >>> names = Names(chips, Style(), {f"u{n}": n for n in range(4)})
+        >>> names.set_title(["u0", "u1", "u2", "u3"]), names.set_title(["u2"])
+        ('n300 chips 0-3', 'n300 chip 2 (id u2)')
+        """
+        return self.title(chip_ids[0]) if len(chip_ids) == 1 else self.short_set_title(chip_ids)
+
+    def short_set_title(self, chip_ids: Sequence[str]) -> str:
+        """The same without the id of a single chip, for tables with a legend."""
         if len(chip_ids) == 1:
-            return self.title(chip_ids[0])
+            return self.short_title(chip_ids[0])
         boards = {self._boards.get(chip_id) for chip_id in chip_ids}
         board = f"{boards.pop() or ''} ".lstrip() if len(boards) == 1 else ""
-        return f"{board}chips {self.several(chip_ids)}: the same on each of {len(chip_ids)} chips"
+        return f"{board}chips {self.several(chip_ids)}"
+
+    def counted(self, chip_ids: Sequence[str]) -> str:
+        """The chips in a sentence, with their number.
+
+        >>> chips = [{"chip": f"u{n}", "kmd": n, "pci": None, "board": None} for n in range(9)]
+        >>> names = Names(chips, Style(), {f"u{n}": n for n in range(9)})
+        >>> names.counted(["u0", "u1", "u2", "u7"]), names.counted(["u7"])
+        ('4 chips: 0-2,7', 'chip 7')
+        """
+        several = self.several(chip_ids)
+        return f"chip {several}" if len(chip_ids) == 1 else f"{len(chip_ids)} chips: {several}"
+
+    def also_on(self, chip_ids: Sequence[str]) -> str:
+        """A remark that an allocation is on more chips than those that were requested; nothing if it is not.
+
+        >>> Names([], Style(), {}).also_on(["u4"]), Names([], Style(), {}).also_on([])
+        ('also on chip u4', '')
+        """
+        if not chip_ids:
+            return ""
+        return f"also on chip{'s' if len(chip_ids) > 1 else ''} {self.several(chip_ids)}"
 
     def order(self, chip_id: str) -> int:
         return self._order.get(chip_id, len(self._order))
@@ -85,7 +121,7 @@ class Names:
         """
         ordered = sorted(chip_ids, key=self.order)
         numbers = [self._numbers[chip_id] for chip_id in ordered if chip_id in self._numbers]
-        words = [",".join(_ranges(sorted(numbers)))] if numbers else []
+        words = [ranges(numbers)] if numbers else []
         others = [chip_id for chip_id in ordered if chip_id not in self._numbers]
         ends = [self.short(chip_id) for chip_id in others]
         if len(others) > 3:
@@ -110,14 +146,19 @@ def _shortened(chip_ids: list[str], style: Style) -> dict[str, str]:
     return short if len(set(short.values())) == len(short) else {chip_id: chip_id for chip_id in chip_ids}
 
 
-def _ranges(numbers: list[int]) -> list[str]:
-    out, start = [], 0
-    for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
-            first, last = numbers[start], numbers[end - 1]
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in a short text.
+
+    >>> ranges([3, 0, 1, 2, 7])
+    '0-3,7'
+    """
+    ordered, out, start = sorted(numbers), [], 0
+    for end in range(1, len(ordered) + 1):
+        if end == len(ordered) or ordered[end] != ordered[end - 1] + 1:
+            first, last = ordered[start], ordered[end - 1]
             out.append(f"{first}" if first == last else f"{first}-{last}")
             start = end
-    return out
+    return ",".join(out)
 
 
 def level(pool: UsedAndReserved) -> int | None:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dump as text: for each chip, or for chips that hold the same, a table of each kind of memory."""
+"""A dump as text: for each chip, and for the chips of each mesh, a table of each kind of memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from ttmem.documents.common_text import anomaly_line, chip_numbers, local_time, short_line
-from ttmem.documents.leaks import age_text
+from ttmem.documents.leak_words import age_text
 from ttmem.model.kinds import BREAKDOWN_POOLS, KIND_BY_LABEL, KINDS, BreakdownPool
 from ttmem.model.uncertain_reasons import meanings_text
 from ttmem.model.units import human
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 _WITHOUT_ADDRESS = ("kernel", "fabric_kernel", "dispatch_kernel")  # their ids are numbers of the source's own
 _ON_CORES = (BreakdownPool.L1_BUFFERS, BreakdownPool.PROGRAMS, BreakdownPool.SYSTEM)
 _INDENT = "  "
+_CHIPS: tuple[Literal["chips", "other_chips"], ...] = ("chips", "other_chips")
 
 
 class _Memory(NamedTuple):
-    """One kind of memory on one chip. Chips of a mesh usually have the same."""
+    """One kind of memory on one chip, or on each chip of a mesh. Sizes are those on one chip."""
 
     kind: str
     allocations: int
@@ -34,9 +35,17 @@ class _Memory(NamedTuple):
     largest: list[AllocationRow]
 
     def alike(self) -> tuple[object, ...]:
-        """What two chips must have in common to be shown once; allocations on a mesh have one age on all its chips."""
+        """What two chips must have in common to be shown once, if sources report them one by one."""
         rows = [(row["pid"], row["id"], row["size"], row["program"], _made(row)) for row in self.largest]
         return (self.kind, self.allocations, self.size, self.reserved, *rows)
+
+
+class _Where(NamedTuple):
+    """The chips of some allocations, in the order of the screen, and chips that they are also on."""
+
+    chips: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    mesh: bool = False  # whether each allocation is on all these chips
 
 
 def render(dump: Dump, snapshot: Snapshot, style: Style, top: int) -> str:
@@ -45,22 +54,22 @@ def render(dump: Dump, snapshot: Snapshot, style: Style, top: int) -> str:
     names = Names(snapshot["chips"], style, chip_numbers(snapshot))
     lines = [style.paint(line, BOLD) for line in _head(dump, style)]
     lines.append(style.paint(("-" if style.ascii else "─") * style.width, DIM))
-    if not dump["devices"]:
+    if not dump["groups"]:
         lines.append("Nothing is allocated." if not dump["uncertain"] else "Nothing is known to be allocated.")
     now = _seconds(dump["time"])
     for where, memories in _groups(dump, top, names):
-        lines += (style.paint(line, BOLD) for line in wrap(names.group_title(where), style, "  ", ""))
+        lines += (style.paint(line, BOLD) for line in wrap(_title(where, names), style, "  ", ""))
         for memory in memories:
-            lines += _memory(memory, len(where), now, style)
+            lines += _memory(memory, len(where.chips), now, style)
         lines.append("")
-    if not dump["devices"]:
+    if not dump["groups"]:
         lines.append("")
     lines += _footer(dump, top, style)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _head(dump: Dump, style: Style) -> list[str]:
-    chips = len({device["chip"] for device in dump["devices"]})
+    chips = len({chip for group in dump["groups"] for chip in group["chips"]})
     allocations = f"{dump['total']:,} live allocation{'' if dump['total'] == 1 else 's'}"
     where = f" on {chips} chip{'' if chips == 1 else 's'}" if chips else ""
     shown = local_time(dump["time"])
@@ -75,27 +84,32 @@ def _seconds(time: str) -> float | None:
         return None
 
 
-def _groups(dump: Dump, top: int, names: Names) -> Iterator[tuple[list[str], list[_Memory]]]:
-    """Chips that have the same memory of some kinds, and that memory."""
-    alike: dict[tuple[object, ...], tuple[list[str], _Memory]] = {}
+def _groups(dump: Dump, top: int, names: Names) -> Iterator[tuple[_Where, list[_Memory]]]:
+    """The memory of each mesh, and of chips that have the same memory of some kinds; most chips first."""
+    found: dict[_Where, list[_Memory]] = {}
     for kind in KINDS:
-        for chip, entries in _of_kind(dump, kind.label).items():
+        alike: dict[tuple[object, ...], tuple[list[str], _Memory]] = {}
+        for where, entries in _of_kind(dump, kind.label, names).items():
             memory = _merged(kind.label, entries, top)
-            alike.setdefault(memory.alike(), ([], memory))[0].append(chip)
-    found: dict[tuple[str, ...], list[_Memory]] = {}
-    for where, memory in alike.values():
-        found.setdefault(tuple(sorted(where, key=names.order)), []).append(memory)
-    for chips in sorted(found, key=lambda chips: (-len(chips), names.order(chips[0]))):
-        yield list(chips), found[chips]
+            if where.mesh:
+                found.setdefault(where, []).append(memory)
+            else:
+                alike.setdefault((where.others, *memory.alike()), ([], memory))[0].extend(where.chips)
+        for (others, *_), (chips, memory) in alike.items():
+            where = _Where(tuple(sorted(chips, key=names.order)), cast("tuple[str, ...]", others))
+            found.setdefault(where, []).append(memory)
+    for where in sorted(found, key=lambda where: (-len(where.chips), -len(where.others), names.order(where.chips[0]))):
+        yield where, found[where]
 
 
-def _of_kind(dump: Dump, kind: str) -> dict[str, list[DumpKind]]:
-    """By chip; processes may call one chip by different numbers."""
-    found: dict[str, list[DumpKind]] = {}
-    for device in dump["devices"]:
-        for entry in device["kinds"]:
+def _of_kind(dump: Dump, kind: str, names: Names) -> dict[_Where, list[DumpKind]]:
+    """By chips; processes may number the same chips differently."""
+    found: dict[_Where, list[DumpKind]] = {}
+    for group in dump["groups"]:
+        chips, others = (tuple(sorted(group[which], key=names.order)) for which in _CHIPS)
+        for entry in group["kinds"]:
             if entry["kind"] == kind:
-                found.setdefault(device["chip"], []).append(entry)
+                found.setdefault(_Where(chips, others, len(chips) > 1), []).append(entry)
     return found
 
 
@@ -105,10 +119,19 @@ def _merged(kind: str, entries: Sequence[DumpKind], top: int) -> _Memory:
     return _Memory(
         kind,
         sum(entry["count"] for entry in entries),
-        sum(entry["bytes"] for entry in entries),
-        None if None in reserved else sum(size for size in reserved if size is not None),
+        sum(entry["per_chip"] for entry in entries),
+        None if None in reserved else sum(size for size in reserved if size is not None) // entries[0]["chips"],
         rows[:top],
     )
+
+
+def _title(where: _Where, names: Names) -> str:
+    """The chips; for several, how the sizes below are meant."""
+    also = f", {names.also_on(where.others)}" if where.others else ""
+    if where.mesh:
+        title = names.set_title(where.chips)
+        return f"mesh of {title}{also}: sizes are those on each of {len(where.chips)} chips"
+    return f"{names.group_title(where.chips)}{also}"
 
 
 def _memory(memory: _Memory, chips: int, now: float | None, style: Style) -> Iterator[str]:
@@ -125,14 +148,15 @@ def _memory(memory: _Memory, chips: int, now: float | None, style: Style) -> Ite
 
 
 def _sums(memory: _Memory, chips: int) -> str:
-    each = " on each chip" if chips > 1 else ""
+    each = f" on each chip, {human(memory.size * chips)} on all {chips}" if chips > 1 else ""
     pool = next(pool for pool, kinds in BREAKDOWN_POOLS.items() if KIND_BY_LABEL[memory.kind] in kinds)
     cores = ", sum over all cores" if pool in _ON_CORES else ""
-    taken = f", {human(memory.reserved)} reserved by the allocator" if memory.reserved is not None else ""
+    on_each = " on each chip" if chips > 1 else ""
+    taken = f", {human(memory.reserved)} reserved by the allocator{on_each}" if memory.reserved is not None else ""
     exact = f" ({memory.size:,} B)" if memory.size >= 1024 else ""
     programs = " of cached programs" if pool is BreakdownPool.PROGRAMS else ""
-    name = f"{KIND_WORDS[memory.kind]}{programs}{each}"
-    return f"{name}: {memory.allocations:,}, {human(memory.size)}{exact}{cores}{taken}"
+    name = f"{KIND_WORDS[memory.kind]}{programs}"
+    return f"{name}: {memory.allocations:,}, {human(memory.size)}{exact}{each}{cores}{taken}"
 
 
 def _columns(memory: _Memory, now: float | None) -> Iterable[Column]:
@@ -203,10 +227,10 @@ def _note(row: AllocationRow) -> str:
 
 
 def _footer(dump: Dump, top: int, style: Style) -> Iterator[str]:
-    entries = [entry for device in dump["devices"] for entry in device["kinds"]]
+    entries = [entry for group in dump["groups"] for entry in group["kinds"]]
     if any(KIND_BY_LABEL[entry["kind"]] in BREAKDOWN_POOLS[BreakdownPool.PROGRAMS] for entry in entries):
         yield from wrap(
-            "Cached programs take turns in L1: not all of their memory is in use at one time.", style, "  ", ""
+            "Cached programs use L1 in turn: not all of their memory is in use at one time.", style, "  ", ""
         )
     if any(entry["count"] > top for entry in entries):
         yield from wrap(

@@ -72,7 +72,7 @@ def _fullness(chip: ChipRow) -> float:
 def _title(chips: list[ChipRow], names: Names, style: Style) -> list[str]:
     text = names.group_title([chip["chip"] for chip in chips])
     if len(chips) == 1 and chips[0]["identity"] != "known":
-        text += ", assumed to be the one with that device number"
+        text += ", a device number of a process that did not report its chip"
     return [style.paint(line, BOLD) for line in wrap(text, style)]
 
 
@@ -125,7 +125,7 @@ def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
     parts, region, buffers = l1["at_once_parts"], l1["small"]["region"], l1_buffers(l1)
     rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers, l1), *_of_buffers(l1)]))
     small: UsedAndReserved = {"used": l1["small"]["used"], "reserved": parts["l1_small"]}
-    aside = [f"of {human(region)} set aside"] if region else []
+    aside = [f"in a region of {human(region)}"] if region else []
     rows.part("L1_SMALL", level(small), core, ", ".join([*aside, *_asked(small, l1["small"])]))
     for kind, (held, resident) in _programs(l1).items():
         _shared(rows, KIND_WORDS[kind], held, resident, parts[kind], core)
@@ -144,7 +144,7 @@ def _traces(rows: _Rows, dram: DramRow, size: int | None) -> None:
     trace = dram["trace"]
     measure: Literal["used", "reserved"] = "used" if dram["reserved"] is None else "reserved"
     rows.part("DRAM buffers", max(0, (dram[measure] or 0) - (trace[measure] or 0)), size)
-    rows.part("traces", trace[measure], size, f"of {human(trace['region'])} set aside" if trace["region"] else "")
+    rows.part("traces", trace[measure], size, f"in a region of {human(trace['region'])}" if trace["region"] else "")
 
 
 def _programs(l1: L1Row) -> dict[ProgramKind, tuple[int | None, int | None]]:
@@ -168,18 +168,18 @@ def _shared(
         return
     size = held if at_once is None else at_once
     if resident is None and size == held:
-        note = _cached(held, capacity) or "held; how much is resident is not known"
+        note = _cached(held, capacity) or "of all cached programs; the part in L1 now is not known"
     elif size == held:
-        note = "resident"
+        note = "in L1 now"
     else:
-        known = "resident" if resident is not None else "resident as far as that is known"
-        note = f"{known}, {human(held)} held by all cached programs"
+        known = "in L1 now" if resident is not None else "in L1 now, as far as known"
+        note = f"{known}, {human(held)} in all cached programs"
     rows.add(name, size, capacity, note)
 
 
 def _cached(size: int | None, capacity: int | None) -> str:
     over = size is not None and capacity is not None and size > capacity
-    return "held by all cached programs, which share L1 in time" if over else ""
+    return "of all cached programs, which use L1 in turn" if over else ""
 
 
 def _asked(buffers: UsedAndReserved, pool: UsedAndReserved) -> list[str]:
@@ -218,7 +218,7 @@ def _of_l1(l1: L1Row) -> str:
     if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has the peak
         text = _peak(peak, (parts["l1"] or 0) + (parts["l1_small"] or 0))
         if peak or not programs:
-            notes.append(f"buffers: {text}" if programs else text)
+            notes.append(f"L1 buffer {text}" if programs else text)
     return ", ".join([*notes, *_sizes(l1)])
 
 
@@ -226,7 +226,7 @@ def _of_buffers(l1: L1Row) -> list[str]:
     also = " with L1_SMALL" if l1["small"]["peak"] else ""
     notes = [] if l1["reserved_peak"] is None else [f"peak {human(l1['reserved_peak'])}{also}"]
     if l1["largest_free"] is None and l1["bank_free"] is not None:
-        notes.append(f"{human(l1['bank_free'])} free in a bank")
+        notes.append(f"{human(l1['bank_free'])} free in each bank")
     return notes
 
 
@@ -237,7 +237,7 @@ def _sizes(pool: DramRow | L1Row) -> list[str]:
     if pool["capacity"] is None:
         notes.append("chip size not known")
     elif pool["capacity_basis"] == "table":
-        notes.append("size from the board's table")
+        notes.append("size from the table of boards")
     return notes
 
 

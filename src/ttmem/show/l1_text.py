@@ -82,6 +82,11 @@ def _process(pid: int | None, name: str | None) -> str:
     return f"pid {pid if pid is not None else '-'} {name or ''}".strip()
 
 
+def size_text(size: int | None) -> str:
+    """A size in a sentence, where a dash would not be understood."""
+    return "not known" if size is None else human(size)
+
+
 def segment_text(segment: SegmentRow) -> str:
     """The contents of a segment: its owners, and the circular buffers inside them."""
     words = []
@@ -93,6 +98,12 @@ def segment_text(segment: SegmentRow) -> str:
     words += [f"in it {owner_text(owner)}" for owner in segment["inside"]]
     overlap = "OVERLAP: " if len(segment["owners"]) > 1 and segment["kind"] != "unknown" else ""
     return overlap + "; ".join(words)
+
+
+def last_program(found: Cores, core: CoreRow) -> str:
+    """The program that ran last on a core."""
+    program = program_of(found, core["program"])
+    return program_text(program) if program else "none" if core["headroom"] is not None else "not known"
 
 
 def program_of(found: Cores, number: int | None) -> CoreProgram | None:
@@ -139,11 +150,11 @@ def _head(found: Cores, name: str, style: Style) -> list[str]:
         return wrap(f"{name}: the size of its L1 is not known, {found['why']}.", style)
     size = known(found["l1"])["size"]
     capacity = grid["x"] * grid["y"] * size
-    basis = "" if found["basis"] == "live" else ", by the board's table"
+    basis = "" if found["basis"] == "live" else ", size from the table of boards"
     title = f"{name}: L1 of {grid['x']} x {grid['y']} cores, {human(size)} each{basis}"
     lines = [style.paint(line, BOLD) for line in wrap(title, style)]
     if found["why"] is not None:
-        return [*lines, *wrap(f"Nothing is known of it: {found['why']}.", style)]
+        return [*lines, *wrap(f"Nothing is known about it: {found['why']}.", style)]
     used, fullest = found["used"], found["max_core"]
     seconds = known(found["age_s"])
     age = f", {seconds:.1f} s ago" if seconds >= 0.1 else ""
@@ -152,7 +163,7 @@ def _head(found: Cores, name: str, style: Style) -> list[str]:
         *wrap(
             f"used {at_least(found)}{human(used)} of {human(capacity)} ({percent(share(used, capacity))}) with "
             f"firmware and kernel ring, fullest core {human(fullest)} ({percent(share(fullest, size))}), "
-            f"least headroom {human(found['headroom_min'])}{age}",
+            f"least headroom {size_text(found['headroom_min'])}{age}",
             style,
         ),
     ]
@@ -182,7 +193,7 @@ def _grid(found: Cores, style: Style) -> list[str]:
     if any(core["unknown"] for core in found["cores"]):
         signs.append("? not all of it is known")
     if dispatch:
-        signs.append("D kept for dispatch")
+        signs.append("D reserved for dispatch")
     if found["harvested"]:
         signs.append(f"{found['harvested']} cores are switched off")
     return [*lines, *(style.paint(line, DIM) for line in wrap("; ".join(signs), style, "    "))]
@@ -210,7 +221,7 @@ def _wall(found: Cores, style: Style) -> list[str]:
     headroom = known(worst["headroom"])
     distance = f"{human(headroom)} ({headroom:,} B)" if headroom >= 0 else f"a clash by {human(-headroom)}"
     same = sum(core["headroom"] == headroom for core in found["cores"])
-    others = f", as on {same - 1} others" if same > 1 else ""
+    others = f" and {same - 1} others" if same > 1 else ""
     title = f"Least headroom: core {worst['x']},{worst['y']}{others}: {distance}"
     lines = [style.paint(line, RED if headroom < 0 else BOLD) for line in wrap(title, style)]
     program = program_of(found, worst["program"])
@@ -229,8 +240,8 @@ def _wall(found: Cores, style: Style) -> list[str]:
 def _highest(found: Cores, cached: WorstProgram, style: Style) -> list[str]:
     """The cached program that ends highest."""
     program = program_text(program_of(found, cached["program"]))
-    text = f"of all cached programs, the highest end is {cached['end']:#x}: {program}"
-    return wrap(f"{text}, headroom {human(cached['headroom'])}", style, "    ", "  ")
+    text = f"highest end of all cached programs at {cached['end']:#x}: {program}"
+    return wrap(f"{text}, headroom {size_text(cached['headroom'])}", style, "    ", "  ")
 
 
 def core_lines(found: Cores, style: Style) -> list[str]:
@@ -242,10 +253,10 @@ def core_lines(found: Cores, style: Style) -> list[str]:
     overlap = f", overlap {human(core['overlap'])}" if core["overlap"] else ""
     title = (
         f"Core {core['x']},{core['y']}: used {human(core['used'])}, {free}{unknown}{overlap}, "
-        f"headroom {human(core['headroom'])}"
+        f"headroom {size_text(core['headroom'])}"
     )
     lines = [style.paint(line, BOLD) for line in wrap(title, style)]
-    lines += wrap(f"last run: {program_text(program_of(found, core['program']))}", style, "    ", "  ")
+    lines += wrap(f"last run: {last_program(found, core)}", style, "    ", "  ")
     shown = [*reversed(detail["segments"])]
     if detail["listed_to"] is not None:
         lines += wrap(f"above {detail['listed_to']:#x} there is more, which is not listed", style, "    ", "  ")

@@ -3,53 +3,51 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import local_time, short_line
-from ttmem.model.kinds import KERNEL_KINDS
 from ttmem.model.units import human
 from ttmem.show.kind_table import KIND_WORDS
 from ttmem.show.text import Style, wrap
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import PeakRow
+    from ttmem.model.schema import PeakGroup, PeakRow
     from ttmem.show.chip_table import Names
 
-_ALLOCATIONS_SHOWN = 5
-_CORE_RANGE = re.compile(r"\[(\d+)-(\d+) - (\d+)-(\d+)\]")  # in ttnn's text of a set of ranges
-_IN_THE_RING = {kind.label for kind in KERNEL_KINDS}  # their address is that of the kernel ring
+_GROUPS_SHOWN = 8
 
 
-def _cores(text: str | None) -> str:
-    """Ranges of cores as in other commands.
-
-    >>> _cores("{[0-0 - 7-7], [3-9 - 3-9]}")
-    'cores 0,0 to 7,7 and 3,9'
-    """
-    found = _CORE_RANGE.findall(text or "")
-    if not found:
-        return text or ""
-    ranges = [f"{x0},{y0}" if (x0, y0) == (x1, y1) else f"{x0},{y0} to {x1},{y1}" for x0, y0, x1, y1 in found]
-    single = len(ranges) == 1 and "to" not in ranges[0]
-    return f"core{'' if single else 's'} {' and '.join(ranges)}"
+def _value(peak: PeakRow) -> str:
+    """The value of a peak, with its limits if it is not exact, and its time."""
+    value = human(peak["per_chip"])
+    if peak["at_most"] is not None:
+        value = f"between {value} and {human(peak['at_most'])}"
+    each = " on each chip" if len(peak["chips"]) > 1 else ""
+    when = "among records that were lost" if peak["time"] is None else f"at {local_time(peak['time'], 6)}"
+    return f"{value}{each} {when}"
 
 
-def render(found: list[PeakRow], names: Names, style: Style) -> str:
-    """Each peak of a kind, with its largest allocations."""
-    found = style.clean(found)
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def render(found: list[PeakRow], groups: list[list[PeakGroup]], names: Names, style: Style) -> str:
+    """Each peak of a kind, with everything that was live then; allocations that are alike are one line."""
+    found, groups = style.clean(found), style.clean(groups)
     lines = []
-    for one in found:
+    for one, alike in zip(found, groups):
         if "kind" not in one:  # a pool has the same allocations again
             continue
-        when = local_time(one["time"], 6)
-        title = f"{names.title(one['chip'])}, {KIND_WORDS[one['kind']]}: {human(one['bytes'])} at {when}"
-        lines += wrap(title, style)
-        for item in one["largest"][:_ALLOCATIONS_SHOWN]:
-            where = "" if item["kind"] in _IN_THE_RING else f" at {item['address']:#x}"
-            text = f"{human(item['size'])}{where}{' in an L1 buffer, which is counted' if item['shared'] else ''}"
-            words = text, _cores(item["cores"]), item["tag"], item["shape"], short_line(item["line"])
+        count = sum(group["count"] for group in alike)
+        inside = f", {_number(count, 'allocation')}" if alike else ""
+        lines += wrap(f"{names.set_title(one['chips'])}, {KIND_WORDS[one['kind']]}: {_value(one)}{inside}", style)
+        for group in alike[:_GROUPS_SHOWN]:
+            many = f"{group['count']} x " if group["count"] > 1 else ""
+            size = human(group["size"]) if group["size"] else "inside an L1 buffer, which is counted"
+            words = f"{many}{size}", group["tag"], group["shape"], short_line(group["line"])
             lines += wrap(", ".join(filter(None, words)), style, "    ", "  ")
-        if len(one["largest"]) > _ALLOCATIONS_SHOWN:
-            lines.append(f"  and {len(one['largest']) - _ALLOCATIONS_SHOWN} smaller ones; --json lists them")
+        rest = alike[_GROUPS_SHOWN:]
+        if rest:
+            left, size_left = sum(g["count"] for g in rest), sum(g["count"] * g["size"] for g in rest)
+            lines.append(f"  and {_number(left, 'smaller one')}, {human(size_left)} together")
     return "\n".join(lines) or "Nothing was ever allocated."

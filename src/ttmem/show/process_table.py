@@ -23,10 +23,11 @@ _CHIPS_SHOWN = 8
 _CHIPS_CHARACTERS = 12  # characters of chip names that nearly always fit
 _SIZES: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 NOBODY = "No process uses a chip, and none has reported anything."
-_TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK BUF")
+_TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1 BUFFERS")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
+IN_TURN = "* includes all cached programs, which use L1 in turn: less is in use at any time."
 MEANINGS = {
-    "stale": "stale: in tt-metal's counters, of a process that is gone or cannot be seen from here; not counted.",
+    "stale": "stale: in tt-metal's counters, but the process is gone or not visible from here; not counted.",
     "exited": "exited: the memory that the process held when it ended; all of it was freed.",
 }
 
@@ -36,7 +37,7 @@ def nobody(snapshot: Snapshot) -> str:
     state = next((source["state"] for source in snapshot["sources"] if source["name"] == "processes"), "ok")
     if state in ("ok", "absent"):
         return NOBODY
-    return "No process is known to use a chip, but not all could be looked at; none has reported anything."
+    return "No process is known to use a chip, but not all processes could be read; none has reported anything."
 
 
 def process_table(
@@ -72,7 +73,8 @@ def process_table(
     for place, (title, rank) in enumerate(zip(_TITLES, (0, 0, 4, 5))):
         texts = [human(row[2][place][0]) + ("*" if row[2][place][1] else " ") for row in rows]
         if rank == 0 or any(text != "- " for text in texts):
-            found.append(column(f"{title} ", texts, rank, right=True, low=10, high=11))
+            least = len(title) + 1  # a title is never cut
+            found.append(column(f"{title} ", texts, rank, right=True, low=max(10, least), high=max(11, least)))
     resident = once([human(process["rss"]) for process in of])
     if style.width >= _WIDE_COLUMNS and any(text not in ("", "-") for text in resident):
         found.append(column("HOST RAM", resident, 6, right=True))
@@ -186,8 +188,8 @@ def _meanings(shown: list[ProcessRow], hidden: int, rows: list[Row]) -> list[str
     """Explanations of marks in the rows."""
     out = [f"and {hidden} more that exited"] if hidden else []
     if any(marked for _, _, sizes in rows for _, marked in sizes):
-        out.append("* with all cached programs, which share L1 in time: less than that is in use at once.")
+        out.append(IN_TURN)
     if any(process["uncertain"] for process in shown):
-        out.append("! uncertain numbers: a note below says why.")
+        out.append("! uncertain numbers: a note below gives the reason.")
     states = {process["state"] for process in shown}
     return out + [text for state, text in MEANINGS.items() if state in states]

@@ -101,7 +101,7 @@ def _nothing(run: Run) -> list[str]:
 
 def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
     """Chips with the same figures, and these figures: the chips of a mesh are in lock step and shown once."""
-    peaks = {(peak["chip"], peak["kind"]): peak for peak in run["peaks"] if "kind" in peak}
+    peaks = {(chip, peak["kind"]): peak for peak in run["peaks"] if "kind" in peak for chip in peak["chips"]}
     largest = {chip["chip"]: _at_peaks(run, chip, peaks) for chip in run["chips"]}
     own = [label for label in _LABELS if label not in _OF_RUNTIME]
     found: dict[tuple[str | Cell, ...], list[RunChip]] = {}
@@ -140,7 +140,7 @@ def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> li
         found = [chip["kinds"].get(kind, none) for chip in chips]
         peaks = [figure["peak"] for figure in found]
         if max(peaks):
-            note = "of all cached programs, which take turns" if kind in _OF_PROGRAMS else ""
+            note = "of all cached programs, which use L1 in turn" if kind in _OF_PROGRAMS else ""
             if min(peaks) < max(peaks):
                 note = f"on the chip with most, {human(min(peaks))} on the one with least"
             end = human(max(figure["end"] for figure in found))
@@ -175,7 +175,7 @@ def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow]) ->
     for kind in (Kind.DRAM.label, Kind.L1.label):
         peak = peaks.get((chip["chip"], kind))
         if peak is not None:
-            after, size = _after(run, peak["time"]), human(peak["bytes"])
+            after, size = _after(run, peak["time"]), human(peak["per_chip"])
             lines.append(_bold(f"  at the peak of {_NAME_OF[kind]}, {size} after {after:.2f} s, the largest were:"))
             lines += [_plain(f"    {_line(allocation)}") for allocation in peak["largest"][:_LARGEST_SHOWN]]
     return lines
@@ -268,24 +268,33 @@ def _added(allocation: AllocationRow) -> int:
 
 def _amounts(allocations: Sequence[AllocationRow], noun: str = "allocation") -> str:
     """What allocations sum up to, pool by pool."""
-    rows = ((KIND_BY_LABEL[allocation["kind"]], 1, _added(allocation)) for allocation in allocations)
+    rows = (
+        (KIND_BY_LABEL[allocation["kind"]], tuple(allocation["chips"]), 1, _added(allocation))
+        for allocation in allocations
+    )
     return amounts_text(pool_amounts(rows), noun)
 
 
 def _left_earlier(run: Run, style: Style) -> list[Cell]:
     if not run["left_earlier"]["tensors"]:
         return []
-    text = f"left when devices were closed before that: {amounts_text(run['left_earlier']['pools'], 'tensor')}"
+    amounts = amounts_text(run["left_earlier"]["pools"], "tensor")
+    each = ", each with its bytes on one chip" if len(run["chips"]) > 1 else ""
+    text = f"left when devices were closed before that: {amounts}{each}"
     return [(line, YELLOW) for line in wrap(text, style, "    ", "")]
 
 
 def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str]:
-    """A row for all that differ in nothing but their address: what leaks in a loop, what is on each chip."""
+    """A row for all that differ in nothing but their address: what leaks in a loop, what is on each chip.
+
+    Sizes are those on one chip.
+    """
     found: dict[tuple[object, ...], list[AllocationRow]] = {}
     for allocation in sorted(allocations, key=lambda allocation: allocation["since"]):
         source = allocation["pid"], allocation["source"]
         found.setdefault((source, allocation["kind"], _added(allocation), _made(allocation)), []).append(allocation)
-    order = sorted(found.values(), key=lambda alike: -sum(map(_added, alike)))
+    rows = [row for alike in found.values() for row in _same_on_each_chip(alike)]
+    order = sorted(rows, key=lambda alike: -sum(_added(one) * len(one["chips"]) for one in alike))
     lines = [f"{indent}  {_line_of(alike)}" for alike in order[:_LARGEST_SHOWN]]
     rest = [allocation for alike in order[_LARGEST_SHOWN:] for allocation in alike]
     if rest:
@@ -293,11 +302,25 @@ def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str
     return lines
 
 
+def _same_on_each_chip(alike: list[AllocationRow]) -> list[list[AllocationRow]]:
+    """All of them if each chip has as many; otherwise those on the same chips together."""
+    if len(set(_on_chips(alike).values())) == 1:
+        return [alike]
+    found: dict[tuple[str, ...], list[AllocationRow]] = {}
+    for allocation in alike:
+        found.setdefault(tuple(allocation["chips"]), []).append(allocation)
+    return list(found.values())
+
+
+def _on_chips(allocations: Sequence[AllocationRow]) -> Counter[str]:
+    """How many of these allocations are on each chip."""
+    return Counter(chip for allocation in allocations for chip in allocation["chips"])
+
+
 def _line_of(alike: Sequence[AllocationRow]) -> str:
-    """Several that are the same; on each chip of a mesh, if there are as many on each."""
-    chips = Counter(allocation["chip"] for allocation in alike)
-    each = len(chips) if len(set(chips.values())) == 1 else 1
-    count, first = len(alike) // each, alike[0]
+    """Several that are the same, as many on each of their chips."""
+    chips, first = _on_chips(alike), alike[0]
+    each, count = len(chips), next(iter(chips.values()))
     alone = count == 1 and len({allocation["address"] for allocation in alike}) == 1
     line = _line(first) if alone else _row(count * first["size"], first["kind"], f"{count:,} x", _made(first))
     return f"{line}  on each of {each} chips" if each > 1 else line

@@ -8,7 +8,7 @@ left out first.
 from __future__ import annotations
 
 from ttmem import __version__
-from ttmem.documents.common_text import anomaly_line, by_number, chip_numbers, local_time
+from ttmem.documents.common_text import anomaly_line, by_number, chip_numbers, local_time, source_state
 from ttmem.show.chip_table import Names, chip_table, too_full
 from ttmem.show.kind_table import breakdowns
 from ttmem.show.process_table import nobody, process_table
@@ -56,7 +56,7 @@ def render(
 
 
 def _no_chip(snapshot: Snapshot) -> str:
-    """Why there is no chip, if that is known; for an event file the driver is not read."""
+    """Why there is no chip, if that is known; for a recording the driver is not read."""
     driver = snapshot.get("driver")
     looked = "" if driver is None else f"the driver {'shows none' if driver['loaded'] else 'is not loaded'}, and "
     if any(process["chips"] for process in snapshot["processes"]):
@@ -85,7 +85,7 @@ def _header(snapshot: Snapshot, style: Style) -> list[str]:
     elif absent := _absent_server(snapshot):
         words.append("no server" if absent["state"] == "not running" else f"server {absent['state']}")
     lines = [style.paint(line, BOLD) for line in _joined(words, "   ", style)]
-    sources = [f"{source['name']} {source['state']}" for source in snapshot["sources"]]
+    sources = [source_state(source) for source in snapshot["sources"]]
     if sources:
         lines += (style.paint(line, DIM) for line in wrap("Sources: " + ", ".join(sources), style, "  ", ""))
     return lines
@@ -113,7 +113,7 @@ def _footer(snapshot: Snapshot, names: Names, style: Style) -> Iterator[str]:
         yield from _painted(anomaly_line(snapshot["anomalies"]), style, YELLOW if bad else "")
     notes = _grouped(snapshot["notes"])
     rest = [source for source in snapshot["sources"] if source["detail"] and _matters(source, snapshot)]
-    notes += (f"{source['name']} {source['state']}: {source['detail']}" for source in rest)
+    notes += (f"{source_state(source)}: {source['detail']}" for source in rest)
     for text in notes[:_NOTES_SHOWN]:
         yield from _painted(f"Note: {text}", style, YELLOW)
     if len(notes) > _NOTES_SHOWN:
@@ -165,15 +165,15 @@ def _painted(text: str, style: Style, colour: str) -> list[str]:
 def _hints(snapshot: Snapshot, names: Names) -> Iterator[str]:
     by_order = [chip["chip"] for chip in snapshot["chips"] if chip.get("joined_by") == "order"]
     if by_order:
-        chips = f"{'are' if len(by_order) > 1 else 'is'} the driver's {names.several(by_order)}"
-        yield f"which of tt-metal's chips {chips} is assumed from the order of both."
+        these = f"chips {names.several(by_order)} are" if len(by_order) > 1 else f"chip {names.short(by_order[0])} is"
+        yield f"{these} matched with tt-metal's chips by order, which is an assumption."
     if any(chip["identity"] == "assumed" for chip in snapshot["chips"]):
-        yield '"assumed:N" is some process\'s device N; a client that names its chip makes it certain.'
+        yield '"assumed:N" is device N of a process that did not report which chip this is.'
     if (absent := _absent_server(snapshot)) and absent["detail"]:
         yield absent["detail"]
     if any(process["state"] == "untracked" for process in snapshot["processes"]):
-        yield "`ttmem run -- COMMAND` starts a program so that all it allocates is tracked."
+        yield "`ttmem run -- COMMAND` starts a program and tracks everything that it allocates."
     elif snapshot["server"] and not snapshot["processes"]:
         yield "`ttmem run -- COMMAND` tracks a program that uses ttnn; TT_ALLOC_TRACKING_ENABLED=1 a patched one."
     if not snapshot["chips"] and not snapshot["processes"]:
-        yield "`ttmem doctor` looks for what is missing."
+        yield "`ttmem doctor` finds out what is missing."

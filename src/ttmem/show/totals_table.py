@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ttmem.documents.host_totals import is_known
 from ttmem.model.units import human
+from ttmem.show.process_table import IN_TURN
 from ttmem.show.text import Column, table, wrap
 
 TYPE_CHECKING = False
@@ -21,8 +22,8 @@ _SHOWN = 8
 _IN_PART = "?"
 _IN_TURNS = "*"
 _MEANINGS = {
-    _IN_PART: "? without what is not known: somebody uses a chip of it and does not say how much.",
-    _IN_TURNS: "* with all cached programs, which share L1 in time: less than that is in use at once.",
+    _IN_PART: "? without unknown amounts: a process uses one of the chips, and does not report how much.",
+    _IN_TURNS: IN_TURN,
 }
 
 

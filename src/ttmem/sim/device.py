@@ -67,23 +67,19 @@ class Chip:
         self.kmd = machine.kmd(number) if os.environ.get(VARIABLE) == "1" else None
 
     def boot(self, tracker: GraphTracker, allocator: Allocator) -> None:
-        """Put on the chip what opening a device puts there."""
-        board = self.board
+        """Report the chip and its sizes."""
         geometry = allocator.geometry._replace(
             l1_small_size=allocator.statistics(Kind.L1_SMALL).size, trace_size=allocator.statistics(Kind.TRACE).size
         )
         info = ChipInfo(
-            self.unique_id, kmd=self.kmd, arch=geometry.arch, board=board.name, remote=self.remote, geometry=geometry
+            self.unique_id,
+            kmd=self.kmd,
+            arch=geometry.arch,
+            board=self.board.name,
+            remote=self.remote,
+            geometry=geometry,
         )
         tracker.track_device_open(self, info)
-        mailbox = board.silicon.mailbox
-        for y in range(geometry.grid_y):
-            for x in range(geometry.grid_x):
-                core = board.noc_of(x, y)
-                tracker.track_core_write(self, core, 0, mailbox, "launch messages")
-                tracker.track_core_write(self, core, mailbox, geometry.map_end - mailbox, "firmware")
-        for kernel_type, name, size, cores in SYSTEM_KERNELS:
-            tracker.track_kernel_load(size, kernel_type, self, kernel_type, cores, tag=name)
 
 
 _P = TypeVar("_P", bound="AnyDevice")
@@ -292,9 +288,22 @@ class AnyDevice:
                 raise SimError(f"device {chip.id} is open already in this process; close it first")
         for chip in self._chips:
             chip.boot(self.tracker, self.allocator)
+        self._load_firmware()
         if self.options.system_dram:
             need = self.allocator.need_bytes(Kind.DRAM, self.options.system_dram, _SYSTEM_PAGE_BYTES)
             self._system = self.allocate(Kind.DRAM, need, tag="runtime", system=True)
+
+    def _load_firmware(self) -> None:
+        """Put on each chip what opening a device puts there: firmware on all cores, and the runtime's kernels."""
+        board, geometry = self._chips[0].board, self.allocator.geometry
+        mailbox = board.silicon.mailbox
+        for y in range(geometry.grid_y):
+            for x in range(geometry.grid_x):
+                core = board.noc_of(x, y)
+                self.tracker.track_core_write(self, core, 0, mailbox, "launch messages")
+                self.tracker.track_core_write(self, core, mailbox, geometry.map_end - mailbox, "firmware")
+        for kernel_type, name, size, cores in SYSTEM_KERNELS:
+            self.tracker.track_kernel_load(size, kernel_type, self, kernel_type, cores, tag=name)
 
     def close(self) -> None:
         """Close the devices; this frees everything on them."""

@@ -85,6 +85,17 @@ def command(pid: int, root: str = "/") -> str | None:
     return printable_bytes(words.rstrip(b"\0").replace(b"\0", b" ")) or None if words else None
 
 
+def host_memory(pid: int, root: str = "/") -> dict[str, int] | None:
+    """The bytes of host memory that a process has resident, and those of huge pages; None if it has exited."""
+    text = read(os.path.join(root, "proc", str(pid), "status"))
+    found: dict[str, int] = {}
+    for line in (text or b"").splitlines():
+        for field, name in ((b"VmRSS:", "resident"), (b"HugetlbPages:", "huge_pages")):
+            if line.startswith(field) and line.split()[1:2]:
+                found[name] = int(line.split()[1]) * 1024
+    return found or None
+
+
 def owner(pid: int, root: str = "/") -> tuple[int | None, int | None]:
     """(effective user id, pid in its own pid namespace if that is not ours), each None if not known.
 

@@ -74,7 +74,7 @@ GROUP_FIELDS = (
 WINDOW_FIELDS = (("number", 0, "Q"), ("first", 8, "Q"), ("last", 16, "Q"))
 PHASE_FIELDS = (("began", 0, "Q"), ("ident", 8, "Q"), ("parent", 16, "Q"), ("time", 24, "Q"), ("name", 32, "I"))
 # What there is a meter for, in order: pools and kinds. A kind has its label. `l1_buffer_pool` is what allocators give
-# out of L1, `program_pool` the parts of programs, which take turns there.
+# out of L1, `program_pool` the parts of programs, which use it in turn.
 GAUGES = ("dram_pool", "dram", "l1_buffer_pool", "l1", "program_pool", "cb", "host", "l1_small", "trace", "dfb",
           "scratchpad", "kernel", "fabric_kernel", "dispatch_kernel", "firmware")  # fmt: skip
 
@@ -214,13 +214,17 @@ class Ring:
         self._causes: dict[int, Cause] = {}
         self._ring_at, self.slots = layout["ring_at"], layout["ring_slots"]
         self._table_at, self.table_slots = layout["table_at"], layout["table_slots"]
-        self._blobs_at, self._blobs_size = layout["blobs_at"], layout["blobs_size"]
-        self._meshes_at, self.mesh_count = layout["meshes_at"], layout["meshes"]
-        self._chips_at, self.chip_count = layout["chips_at"], layout["chips"]
+        self.blobs_at, self.blobs_size = layout["blobs_at"], layout["blobs_size"]
+        self.meshes_at, self.mesh_count = layout["meshes_at"], layout["meshes"]
+        self.chips_at, self.chip_count = layout["chips_at"], layout["chips"]
         self.meters_at, self.groups_at, self.meter_count = layout["meters_at"], layout["groups_at"], layout["meters"]
         self.windows_at, self.window_count = layout["windows_at"], layout["windows"]
         self.phases_at, self.phase_count = layout["phases_at"], layout["phases"]
         self._head, self._head_at = _HEADER["head"]
+
+    def again(self) -> Ring:
+        """Another reader of the same memory, with a position of its own."""
+        return Ring(os.dup(self._fd))
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -269,7 +273,12 @@ class Ring:
         raise RingError("its head is never the same twice")
 
     def read(self, limit: int) -> tuple[int, list[tuple[int, ...]]]:
-        """At most ``limit`` records after the cursor, oldest first, and how many before them were overwritten.
+        """At most ``limit`` records after the cursor, oldest first, and how many before them were overwritten."""
+        lost, raw = self.read_raw(limit)
+        return lost, list(RECORD.iter_unpack(raw))
+
+    def read_raw(self, limit: int) -> tuple[int, bytes]:
+        """The same, with the records as they stand in the ring.
 
         A record may be overwritten while it is copied. The writer is at most one ahead of ``head``, so whatever is
         a whole ring behind that after the copy is thrown away.
@@ -278,18 +287,17 @@ class Ring:
         first = max(self.cursor + 1, head - self.slots + 2)
         last = min(head, first + limit - 1)
         if last < first:
-            return max(0, first - self.cursor - 1), []
+            return max(0, first - self.cursor - 1), b""
         raw = self._copy(first, last)
-        records = list(RECORD.iter_unpack(raw))
         safe = self.head - self.slots + 2
         if safe > first:
-            records = records[safe - first :]
+            raw = raw[(safe - first) * RECORD_SIZE :]
             first = min(safe, last + 1)
-        if records and records[0][0] != first:
-            raise RingError(f"record {records[0][0]} stands where {first} should")
+        if raw and (sequence := int.from_bytes(raw[:8], "little")) != first:
+            raise RingError(f"record {sequence} stands where {first} should")
         lost = first - self.cursor - 1
         self.cursor = last
-        return lost, records
+        return lost, raw
 
     def _copy(self, first: int, last: int) -> bytes:
         at, end = first % self.slots, last % self.slots + 1
@@ -300,40 +308,32 @@ class Ring:
             start, end * RECORD_SIZE
         )
 
-    def live(self) -> list[tuple[int, ...]]:
-        """Everything live, exact at the record the cursor stands on afterwards.
+    def table_rows(self) -> bytes:
+        """The rows of the live table up to the highest slot that was ever used, while the agent may change them."""
+        return self.copy(self._table_at, min(self.field("table_high"), self.table_slots) * RECORD_SIZE)
 
-        The table is copied while the agent goes on writing. What changed meanwhile is in the ring, so it is put
-        right from there; if the ring ran over meanwhile, once more.
+    def table(self) -> tuple[int, bytes, int]:
+        """The live table as it stands, with the sequences before and after the copy.
+
+        It has the changes of all records up to the first of them, of none after the second, and of some in between.
         """
-        for _ in range(100):
-            # The newest record again: its change of the table comes after it and may not be made yet.
-            self.cursor = max(0, self.head - 1)
-            high = min(self.field("table_high"), self.table_slots)
-            raw = self.copy(self._table_at, high * RECORD_SIZE)
-            table = {slot: record for slot, record in enumerate(RECORD.iter_unpack(raw)) if record[0]}
-            lost, records = self.read(self.slots)
-            if lost:
-                continue
-            for record in records:
-                _apply(table, record)
-            return sorted(table.values())
-        raise RingError("the live table changes faster than it can be copied")
+        before = max(0, self.head - 1)  # the newest record comes before its change of the table
+        return before, self.table_rows(), self.head
 
     def blob(self, number: int) -> bytes:
         """A name, core set or chip list by its number; empty for none."""
         known = self._blobs.get(number)
         if known is not None:
             return known
-        if not 0 < number <= self._blobs_size - _BLOB_LENGTH.size:
+        if not 0 < number <= self.blobs_size - _BLOB_LENGTH.size:
             return b""
-        at = self._blobs_at + number
+        at = self.blobs_at + number
         (length,) = _BLOB_LENGTH.unpack(self.copy(at, _BLOB_LENGTH.size))
-        if length > MAX_BLOB or number + 4 + length > self._blobs_size:
+        if length > MAX_BLOB or number + 4 + length > self.blobs_size:
             return b""
         found = self.copy(at + 4, length)
         self._blob_bytes += length
-        if self._blob_bytes > self._blobs_size:  # more than can be there: blobs that overlap
+        if self._blob_bytes > self.blobs_size:  # more than can be there: blobs that overlap
             self._blob_bytes = length
             self._blobs.clear()
             self._masks = {0: 0}
@@ -370,7 +370,7 @@ class Ring:
         """A mesh as it is now. Its ``turn`` is odd if its writer is amid a change, or was killed amid one."""
         if not 0 <= number < self.mesh_count:
             raise RingError(f"there is no mesh {number}")
-        at = self._meshes_at + number * MESH_SIZE
+        at = self.meshes_at + number * MESH_SIZE
         for _ in range(READ_ATTEMPTS):
             raw = self.copy(at, MESH_SIZE)
             fields = _MESH.unpack_from(raw)
@@ -379,6 +379,10 @@ class Ring:
                 break
         banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
         return Mesh._make((*fields, banks))
+
+    def mesh_rows(self, count: int) -> bytes:
+        """The rows of the first meshes, while the agent may change them: enough to see that nothing changed."""
+        return self.copy(self.meshes_at, min(count, self.mesh_count) * MESH_SIZE)
 
     def meshes(self) -> list[Mesh]:
         return [self.mesh(number) for number in range(min(self.field("meshes_used"), self.mesh_count))]
@@ -397,7 +401,7 @@ class Ring:
     def chip(self, number: int) -> RingChip:
         if not 0 <= number < self.chip_count:
             raise RingError(f"there is no chip {number}")
-        return RingChip._make(_CHIP.unpack_from(self.copy(self._chips_at + number * CHIP_SIZE, CHIP_SIZE)))
+        return RingChip._make(_CHIP.unpack_from(self.copy(self.chips_at + number * CHIP_SIZE, CHIP_SIZE)))
 
     def _checked_layout(self) -> dict[str, int]:
         """Where everything lies. It is read once: the owner may change it after it was checked."""
@@ -422,39 +426,6 @@ class Ring:
         if read["ring_slots"] < 2:
             raise RingError("its ring has one slot, which is always about to be overwritten")
         return read
-
-
-def _apply(table: dict[int, tuple[int, ...]], record: tuple[int, ...]) -> None:
-    """Bring a copy of the table up to one record."""
-    event, slot = record[2], record[10]
-    if slot == NO_SLOT and event != RingEvent.DESTROYED:
-        return  # there was no room for it
-    if event == RingEvent.ALLOCATED:
-        table[slot] = record
-    elif event == RingEvent.PROGRAM:
-        known = table.get(slot)
-        again = known is not None and known[14] == record[14] and record[5] & RAN  # it ran when it ran before
-        table[slot] = (record[0], known[1], *record[2:]) if known is not None and again else record
-    elif event == RingEvent.NAMED and slot in table:
-        table[slot] = (*table[slot][:-1], record[-1])
-    elif event == RingEvent.FREED:
-        table.pop(slot, None)
-    elif event == RingEvent.RUN and slot in table:
-        table[slot] = _ran(table[slot], record[1])
-    elif event == RingEvent.DESTROYED:
-        program = record[14]
-        gone = [slot for slot, allocation in table.items() if allocation[14] == program]
-        frames = [frame for frame in map(table.pop, gone) if frame[3] == PROGRAM_FRAME and frame[5] & RAN]
-        for frame in frames:  # launches are marked on one frame of a workload: now on another
-            heir = next((s for s, a in table.items() if a[3] == PROGRAM_FRAME and a[9] == frame[9] != 0), None)
-            if heir is not None:
-                before = table[heir]
-                table[heir] = _ran(before, max(before[1], frame[1]) if before[5] & RAN else frame[1])
-
-
-def _ran(frame: tuple[int, ...], time: int) -> tuple[int, ...]:
-    """The frame of a program whose workload was launched at that time."""
-    return (frame[0], time, *frame[2:5], frame[5] | RAN, *frame[6:])
 
 
 def _checked_size(fd: int) -> int:
@@ -488,8 +459,11 @@ def geometry_of(mesh: Mesh, grid: int) -> Geometry | None:
     return geometry
 
 
+def chip_id(chip: RingChip) -> str:
+    return str(chip.unique_id) if chip.unique_id else assumed_chip_id(chip.number)
+
+
 def chip_info(chip: RingChip, geometry: Geometry | None, arch: Arch = Arch.UNKNOWN) -> ChipInfo:
-    chip_id = str(chip.unique_id) if chip.unique_id else assumed_chip_id(chip.number)
     board = BOARDS.get(chip.board)
     remote = {0: False, 1: True}.get(chip.remote)
-    return ChipInfo(chip_id, None, None, arch if geometry is None else geometry.arch, board, remote, geometry)
+    return ChipInfo(chip_id(chip), None, None, arch if geometry is None else geometry.arch, board, remote, geometry)

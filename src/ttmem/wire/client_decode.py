@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from struct import error as StructError
+from struct import unpack_from
 from typing import Any
 
 from ttmem.model.core_sets import MAX_Y, ROW, CoreRange, mask_of
@@ -42,7 +43,7 @@ from ttmem.model.geometry import Arch, Geometry
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import KINDS
 from ttmem.model.uncertain_reasons import REASONS
-from ttmem.model.validation import InvalidValue, check
+from ttmem.model.validation import InvalidValue, check, check_device
 from ttmem.wire import client_records as native
 from ttmem.wire.client_records import (
     ALLOCATED_FORM,
@@ -65,7 +66,7 @@ _NO_STACKS: Stacks = {}
 
 
 def decode(record: bytes, stacks: Stacks = _NO_STACKS) -> Event:
-    """The event of one complete record; ``stacks`` are the stacks that an event file has numbered so far.
+    """The event of one complete record; ``stacks`` are the stacks that a recording has numbered so far.
 
     Raises NativeError if the record is damaged, InvalidValue if it is intact but has an impossible value.
     """
@@ -205,6 +206,23 @@ def _run(record: bytes, stacks: Stacks) -> ProgramRun:
     return ProgramRun(device, program, _cores(record, RUN_FORM.size, count))
 
 
+def _on_mesh(record: bytes, stacks: Stacks) -> Event:
+    """An event on several devices at once."""
+    count = device_in(record)
+    if not 2 <= count <= native.MAX_MESH_DEVICES:
+        raise NativeError(f"a mesh of {count} devices; it must have 2 to {native.MAX_MESH_DEVICES}")
+    numbers = unpack_from(f"<{count}I", record, PREFIX_FORM.size)
+    inner = record[native.padded(PREFIX_FORM.size + 4 * count) :]
+    op, _, length, _ = PREFIX_FORM.unpack_from(inner)
+    if op not in native.ABOUT_MESHES or length != len(inner):
+        raise NativeError(f"a record of type 0x{op:02x} and {length} bytes cannot be about a mesh")
+    for number in numbers:
+        check_device(number)
+    event: Any = _DECODERS[op](inner, stacks)
+    found: Event = event._replace(device=numbers)
+    return found
+
+
 def _phase(record: bytes, stacks: Stacks) -> PhaseBegan:
     body = body_in(record)
     ident, parent = native.PHASE_FORM.unpack_from(body)
@@ -289,6 +307,7 @@ _DECODERS: dict[int, Callable[[bytes, Stacks], Event]] = {
     native.PHASE_BEGAN: _phase,
     native.PHASE_ENDED: lambda r, _: PhaseEnded(value_in(r)),
     native.VIEWED: _viewed,
+    native.ON_MESH: _on_mesh,
     native.CHIP_FOUND: lambda r, _: ChipFound(_chip(r)),
     native.REJECTED: lambda r, _: Rejected(value_in(r)),
     native.CLAIMED: lambda r, _: Claimed(device_in(r)),

@@ -56,8 +56,25 @@ from ttmem.wire.client_records import (
 
 
 def encode(event: Event, stack: int | None = None) -> bytes:
-    """The record of an event. In an event file, ``stack`` is the number that is written instead of its stack."""
+    """The record of an event. In a recording, ``stack`` is the number that is written instead of its stack."""
+    device = getattr(event, "device", None)
+    if type(device) is tuple:
+        return _on_mesh(device, encode(event._replace(device=0), stack))  # type: ignore[call-arg]
     return _ENCODERS[type(event)](event) if stack is None else _WITH_STACKS[type(event)](event, stack)
+
+
+def _on_mesh(numbers: tuple[int, ...], record: bytes) -> bytes:
+    """The record of an event on a mesh: the device numbers, then the record as it is for one device."""
+    if not 2 <= len(numbers) <= native.MAX_MESH_DEVICES:
+        raise native.NativeError(f"a mesh of {len(numbers)} devices; it must have 2 to {native.MAX_MESH_DEVICES}")
+    if record[0] not in native.ABOUT_MESHES:
+        raise native.NativeError(f"record type 0x{record[0]:02x} is about one device, not a mesh")
+    listed = b"".join(number.to_bytes(4, "little") for number in numbers)
+    start = padded(native.PREFIX_FORM.size + len(listed))
+    length = start + len(record)
+    if length > native.MAX_RECORD_BYTES:
+        raise native.NativeError(f"a record of {length} bytes is longer than {native.MAX_RECORD_BYTES}")
+    return (native.PREFIX_FORM.pack(native.ON_MESH, 0, length, len(numbers)) + listed).ljust(start, b"\0") + record
 
 
 def stack_of(event: Event) -> str | None:
@@ -102,7 +119,7 @@ def _ident(ident: int) -> tuple[bytes, int]:
 
 
 def _number(device: Device) -> int:
-    """Records have one device; what is written about a mesh is written beside them."""
+    """A record has one device. The record of a mesh contains that of an event on device 0."""
     assert isinstance(device, int)
     return device
 

@@ -3,8 +3,8 @@
 
 They contain what legacy records lack (kind, program, cores, tag, chip), with a length and a version. Every record
 starts with ``op u8, kind u8, length u16, device i32``; length covers the whole record and is a multiple of 8. A
-connection opens with HELLO, whose first byte no legacy record can have. docs/protocol.md lists the bodies. Event files
-contain the same records in an envelope (recording/event_file.py).
+connection opens with HELLO, whose first byte no legacy record can have. docs/protocol.md lists the bodies. Recordings
+contain the same records (recording/event_entries.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ ALLOCATED, FREED, PROGRAM_RUN, PROGRAM_DESTROYED = 0x81, 0x82, 0x83, 0x84
 DEVICE_OPENED, DEVICE_CLOSED = 0x85, 0x86
 RESYNC_BEGIN, RESYNC_END, LOST, MARK = 0x87, 0x88, 0x89, 0x8A
 SYNC, SYNCED, WELCOME = 0x8B, 0x8C, 0x8D
-PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED = 0x8E, 0x8F, 0x90, 0x91
-# Only in event files: events of the server itself.
+PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED, ON_MESH = 0x8E, 0x8F, 0x90, 0x91, 0x92
+# Only in recordings: events of the server itself.
 CHIP_FOUND, REJECTED, CLAIMED, PROCESS_EXITED, PEAKS_RESET = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
-# Only in event files: events from the ring of an agent.
+# Only in recordings: events from the ring of an agent.
 SEES, AUDITED, FAILED, DESCRIBED, UNCERTAIN = 0xA6, 0xA7, 0xA8, 0xA9, 0xAA
-FROM_CLIENTS = frozenset((*range(ALLOCATED, SYNC + 1), PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED))
+FROM_CLIENTS = frozenset((*range(ALLOCATED, SYNC + 1), PROGRAM_COMPILED, PHASE_BEGAN, PHASE_ENDED, VIEWED, ON_MESH))
+# Records that may be about a mesh: ON_MESH has the device numbers, and contains one of these.
+ABOUT_MESHES = frozenset((ALLOCATED, FREED, PROGRAM_RUN, PROGRAM_COMPILED, PROGRAM_DESTROYED, DEVICE_CLOSED, VIEWED))
+MAX_MESH_DEVICES = 256
 
 PREFIX_FORM = Struct("<BBHi")
 ALLOCATED_FORM = Struct("<BBHiQQQQIIHHHH")
@@ -36,7 +39,7 @@ RANGE_FORM = Struct("<4H")
 PHASE_FORM = Struct("<QQ")
 
 NO_KIND, NO_TEXT = 255, 0xFFFF
-# Flags of ALLOCATED. NUMBERED is for event files, which store each stack once and refer to it by number.
+# Flags of ALLOCATED. NUMBERED is for recordings, which store each stack once and refer to it by number.
 HAS_EXTRA, SHARED, RESERVED_KNOWN, BINARY, SYSTEM, LINES, NUMBERED, KEPT = 1, 2, 4, 8, 16, 32, 64, 128
 PER_CORE = 512
 IDENT = 256  # of ALLOCATED, DESCRIBED and FREED: the source's own number of the buffer follows the fixed fields

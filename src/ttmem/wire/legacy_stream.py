@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from struct import Struct
 
 from ttmem.wire.legacy_records import HEADER, SHORT, SHORT_SIZE, SIZES, WHOLE, Record, Type
 
@@ -48,16 +49,11 @@ def _skip_zeros(data: bytes, at: int) -> int:
     return found.start() if found else len(data)
 
 
-def _zero_mask(size: int, records: int) -> int:
-    """Ones wherever a request of that size must be zero, for many records: one AND checks a whole read."""
-    one = bytearray(size)
-    one[1:4] = one[17:20] = b"\xff" * 3
-    one[_HEADER:] = b"\xff" * (size - _HEADER)
-    return int.from_bytes(one * records, "little")
-
-
 READ_BYTES = 256 * 1024
-_MASKS = {size: _zero_mask(size, READ_BYTES // size + 1) for size in SIZES}
+# The bytes of a request that must be zero, by record size: two paddings in the header, and the tail. A set of those of
+# all records of a read has one element. Masking the whole read as one integer takes more than twice as long.
+_UNUSED = {size: Struct(f"<x3s13x3s20x{size - _HEADER}s") for size in SIZES}
+_ALL_ZERO = {size: {(_ZERO3, _ZERO3, bytes(size - _HEADER))} for size in SIZES}
 
 Batch = tuple[int, Iterable[Record]]
 
@@ -115,7 +111,7 @@ class LegacyStream:
     def _all_whole(self, chunk: bytes, size: int, pid: int) -> bool:
         """Whether this consists only of records of that size; gives the same result as decoding record by record."""
         types = chunk[::size]
-        if types.translate(None, _TYPES) or int.from_bytes(chunk, "little") & _MASKS[size]:
+        if types.translate(None, _TYPES) or set(_UNUSED[size].iter_unpack(chunk)) != _ALL_ZERO[size]:
             return False
         if types.translate(None, _SHORT_BYTES) == types:
             return True

@@ -206,29 +206,29 @@ CREATE TABLE source_files (
     path text UNIQUE NOT NULL,
     contents text
 );
-INSERT INTO "source_files" VALUES(1,'/home/you/ttnn_import.py','');
+INSERT INTO "source_files" VALUES(1,'/project/ttnn_import.py','');
 CREATE TABLE stack_traces (
     operation_id int,
     stack_trace text,
     source_file_id int REFERENCES source_files(id),
     rank int NOT NULL DEFAULT 0
 );
-INSERT INTO "stack_traces" VALUES(1,'  File "/home/you/ttnn_import.py", line 41, in workload
+INSERT INTO "stack_traces" VALUES(1,'  File "/project/ttnn_import.py", line 41, in workload
     kept = {"added": ttnn.add(a, b, memory_config=L1)}
 
-  File "/home/you/ttnn_import.py", line 83, in main
+  File "/project/ttnn_import.py", line 83, in main
     kept = workload(device, made, chosen.short)
 
-  File "/home/you/ttnn_import.py", line 97, in <module>
+  File "/project/ttnn_import.py", line 97, in <module>
     main()
 ',1,0);
-INSERT INTO "stack_traces" VALUES(2,'  File "/home/you/ttnn_import.py", line 43, in workload
+INSERT INTO "stack_traces" VALUES(2,'  File "/project/ttnn_import.py", line 43, in workload
     kept["product"] = ttnn.matmul(a, made["weights"], memory_config=L1)
 
-  File "/home/you/ttnn_import.py", line 83, in main
+  File "/project/ttnn_import.py", line 83, in main
     kept = workload(device, made, chosen.short)
 
-  File "/home/you/ttnn_import.py", line 97, in <module>
+  File "/project/ttnn_import.py", line 97, in <module>
     main()
 ',1,0);
 CREATE TABLE sub_device_managers (
@@ -270,13 +270,13 @@ CREATE TABLE tensor_lifetime (
             rank int NOT NULL DEFAULT 0,
             UNIQUE(tensor_id, rank)
         );
-INSERT INTO "tensor_lifetime" VALUES(1,NULL,2,NULL,NULL,NULL,'/home/you/ttnn_import.py',43,0);
-INSERT INTO "tensor_lifetime" VALUES(3,NULL,1,NULL,NULL,NULL,'/home/you/ttnn_import.py',41,0);
-INSERT INTO "tensor_lifetime" VALUES(5,NULL,2,NULL,NULL,NULL,'/home/you/ttnn_import.py',43,0);
+INSERT INTO "tensor_lifetime" VALUES(1,NULL,2,NULL,NULL,NULL,'/project/ttnn_import.py',43,0);
+INSERT INTO "tensor_lifetime" VALUES(3,NULL,1,NULL,NULL,NULL,'/project/ttnn_import.py',41,0);
+INSERT INTO "tensor_lifetime" VALUES(5,NULL,2,NULL,NULL,NULL,'/project/ttnn_import.py',43,0);
 INSERT INTO "tensor_lifetime" VALUES(12,NULL,NULL,NULL,NULL,NULL,NULL,NULL,0);
-INSERT INTO "tensor_lifetime" VALUES(13,1,NULL,NULL,'/home/you/ttnn_import.py',41,NULL,NULL,0);
+INSERT INTO "tensor_lifetime" VALUES(13,1,NULL,NULL,'/project/ttnn_import.py',41,NULL,NULL,0);
 INSERT INTO "tensor_lifetime" VALUES(15,NULL,NULL,NULL,NULL,NULL,NULL,NULL,0);
-INSERT INTO "tensor_lifetime" VALUES(16,2,NULL,NULL,'/home/you/ttnn_import.py',43,NULL,NULL,0);
+INSERT INTO "tensor_lifetime" VALUES(16,2,NULL,NULL,'/project/ttnn_import.py',43,NULL,NULL,0);
 CREATE TABLE tensor_producers (
             tensor_id int,
             operation_id int,

@@ -8,6 +8,7 @@ import signal
 import sys
 import termios
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -20,10 +21,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ttmem.show.top.dashboard import Dashboard
-from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
+from ttmem.show.top.parts.data_feed import Feed, FeedUpdate
 from ttmem.show.top.parts.rows import Row, Size
 from ttmem.show.top.themes import look_of
 
+_PLAY_SECONDS = 0.1  # between two moments of a recording that plays
 _BEAT_SECONDS = 1.0  # after this time, the age of a snapshot is updated even without new data
 
 
@@ -106,14 +108,16 @@ class Top(App[None]):
     BINDINGS: ClassVar[list[Any]] = []
     CSS = "Screen { background: ansi_default; overflow: hidden; }"
 
-    def __init__(self, dashboard: Dashboard, *, api: str | None, root: str) -> None:
+    def __init__(self, dashboard: Dashboard, feed: Callable[[Callable[[FeedUpdate], None]], Feed]) -> None:
+        """``feed`` makes the feed, which calls the function that it is given with each update."""
         super().__init__(ansi_color=True)
         self._dashboard = dashboard
         self._canvas = Canvas(dashboard)
-        self._feed = DataFeed(self._take_update, api=api, root=root, ascii=dashboard.signs.ascii)
+        self._feed = feed(self._take_update)
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._drawn = 0.0
         self._asked: list[str] = []
+        self._dragging = False  # the mouse moves the moment of a recording
 
     def compose(self) -> ComposeResult:
         yield self._canvas
@@ -127,9 +131,16 @@ class Top(App[None]):
         self._ask()
         self._feed.start()
         self.set_interval(_BEAT_SECONDS, self._beat)
+        if self._dashboard.model.playback is not None:
+            self.set_interval(_PLAY_SECONDS, self._play)
 
     def on_unmount(self) -> None:
         self._feed.close()
+
+    def wait_for_feed(self, seconds: float) -> None:
+        """After the end: wait until nothing is read any more."""
+        self._feed.close()
+        self._feed.join(seconds)
 
     async def on_event(self, event: events.Event) -> None:
         """Pass all keys to the dashboard, because Textual's own keys, such as tab, have other meanings here."""
@@ -143,8 +154,17 @@ class Top(App[None]):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if event.button == 1:
+            self._dragging = self._dashboard.drags(int(event.screen_y))
             self._dashboard.click(int(event.screen_x), int(event.screen_y))
             self._after()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._dragging and event.button == 1:
+            self._dashboard.drag(int(event.screen_x))
+            self._after()
+
+    def on_mouse_up(self) -> None:
+        self._dragging = False
 
     def on_mouse_scroll_up(self) -> None:
         self._dashboard.press("up")
@@ -164,6 +184,8 @@ class Top(App[None]):
     def _ask(self) -> None:
         self._asked = self._dashboard.wants()
         self._feed.want(self._asked, self._dashboard.model.interval)
+        if self._dashboard.model.playback is not None:
+            self._feed.seek(self._dashboard.model.playback.requests())
 
     def _take_update(self, update: FeedUpdate) -> None:
         """Called in the feed's thread."""
@@ -174,6 +196,14 @@ class Top(App[None]):
         self._dashboard.take(update, self._asked)
         self._ask()
         self._draw()
+
+    def _play(self) -> None:
+        player = self._dashboard.model.playback
+        if self._dashboard.tick(time.monotonic()):
+            self._ask()
+            self._draw()
+        elif player is not None and player.loading:
+            self._draw()  # it may take so long that the screen says so
 
     def _beat(self) -> None:
         if time.monotonic() - self._drawn >= _BEAT_SECONDS:

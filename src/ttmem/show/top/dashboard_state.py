@@ -11,8 +11,10 @@ from ttmem.show.top.parts.chip_history import ChipHistory
 
 if TYPE_CHECKING:
     from ttmem.model.schema import ChipRow, ProcessRow, Snapshot, SourceState
+    from ttmem.show.top.playback import Playback
 
 _KEPT_SECONDS = 10.0
+_LEAST_WINDOW_SECONDS = 1e-4
 
 
 class Answer(NamedTuple):
@@ -23,13 +25,30 @@ class Answer(NamedTuple):
     time: float
 
 
+class TimeSpan(NamedTuple):
+    """What charts show, in seconds since 1970. A recording has a cursor at the moment, and times after its start."""
+
+    until: float
+    window: float  # seconds
+    cursor: float | None = None
+    origin: float | None = None
+
+
 class Model:
     """The state. Updates of the feed and keys change it, all in one thread; views read it."""
 
-    def __init__(self, *, wanted: tuple[str, ...] = (), readonly: bool = False, hidden: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        wanted: tuple[str, ...] = (),
+        readonly: bool = False,
+        hidden: int | None = None,
+        playback: Playback | None = None,
+    ) -> None:
         self.wanted = wanted  # chips to show, as `ttmem smi -d` takes them; all if empty
         self.readonly = readonly
         self._hidden = hidden  # pid to leave out of the snapshot: our own
+        self.playback = playback  # of a recording
         self.past = ChipHistory()
         self._unfiltered: Snapshot | None = None  # the snapshot with all chips
         self.snapshot: Snapshot | None = None
@@ -46,6 +65,10 @@ class Model:
 
     def take(self, snapshot: Snapshot, time: float, now: float) -> None:
         """Store a new snapshot; ``time`` is seconds since 1970. While paused, it is only added to the history."""
+        if self.playback is not None:
+            self._unfiltered, self.now, self.until = snapshot, now, self.playback.position.time
+            self._pick()
+            return
         self.past.add(time, snapshot, self.interval)
         if self.paused and self.snapshot is not None:
             return
@@ -91,6 +114,25 @@ class Model:
             self._missed = self._missed or (before and (before, self.selected))
         elif self._missed and self.selected != self._missed[1]:
             self._missed = None  # the user has selected another chip
+
+    @property
+    def answering(self) -> bool:
+        """Are requests answered? The machine alone has only a snapshot."""
+        return self.snapshot is not None and (self.playback is not None or bool(self.snapshot["server"]))
+
+    def span(self, seconds: float | None) -> TimeSpan:
+        """What a chart of this length shows: the last seconds, or of a recording those around the moment.
+
+        None is all of the recording.
+        """
+        player = self.playback
+        if player is None:
+            return TimeSpan(self.until, seconds or 0.0)
+        window = max(player.length, _LEAST_WINDOW_SECONDS)
+        if seconds is None or seconds >= window:
+            return TimeSpan(player.end, window, self.until, player.begin)
+        until = min(player.end, max(self.until + seconds / 2, player.begin + seconds))
+        return TimeSpan(until, seconds, self.until, player.begin)
 
     @property
     def chips(self) -> list[ChipRow]:

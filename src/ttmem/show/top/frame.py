@@ -4,11 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ttmem.documents.common_text import local_time
+from ttmem.documents.common_text import local_time, source_state
+from ttmem.documents.recorded_moments import offset_text
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.dashboard_state import Model
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span, View, fitted, width_of
+from ttmem.show.top.playback import KEYS as PLAYER
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import Snapshot
+    from ttmem.show.top.playback import Playback
 
 COMMON = (
     ("1 to 6", "choose a view; or click its name"),
@@ -21,6 +28,9 @@ COMMON = (
     ("h, ?", "this help"),
     ("q, Ctrl-C", "quit; what you chose is remembered"),
 )
+CHIPS_ASKED = "Chips (0,1 or 01:00.0 or an id; nothing for all)"
+MOMENT_ASKED = "Moment (+2.3s, -1s, peak:l1, phase:NAME, failure, end)"
+_NOT_RECORDED = ("space", "+ -")  # mean something else for a recording
 _COMMON_SHOWN_ALWAYS = 4  # the others are in the last line
 _KEY_COLUMNS = 18  # of a key in the help
 _ROOMY_COLUMNS = 100  # from this width on, the tabs have more space
@@ -69,7 +79,9 @@ def age(model: Model, clock: float) -> str | None:
 def _state(model: Model, clock: float) -> list[Span]:
     snapshot = model.snapshot
     if snapshot is None:
-        return [("looking...", "dim")]
+        return [("looking..." if model.playback is None else "reading...", "dim")]
+    if model.playback is not None:
+        return _recorded_state(model, model.playback, snapshot)
     old = age(model, clock)
     out: list[Span] = []
     if model.paused:
@@ -85,25 +97,43 @@ def _state(model: Model, clock: float) -> list[Span]:
     out.append((str(snapshot["host"]), ""))
     if snapshot["server"] is not None:
         out.append((f"server pid {snapshot['server']['pid']}, {snapshot['server']['events']:,} events", "dim"))
-    missing = [f"{one['name']} {one['state']}" for one in model.sources if one["state"] != "ok"]
+    missing = [source_state(one) for one in model.sources if one["state"] != "ok"]
     if missing:
         out.append((", ".join(missing), "dim"))
     return out
 
 
-def footer(model: Model, width: int, signs: Characters, prompt: str | None = None) -> Row:
+def _recorded_state(model: Model, player: Playback, snapshot: Snapshot) -> list[Span]:
+    """That it is a recording, its moment, and what is missing in it."""
+    out: list[Span] = [("RECORDING", "warn")]
+    out.append((offset_text(player.position.time, player.begin), "bold"))
+    if player.problems:
+        out.append(("INCOMPLETE", "bad"))
+    if model.wanted:
+        out.append((f"only {','.join(model.wanted)}", "warn"))
+    out.append((str(snapshot["host"]), ""))
+    begin, end = (local_time(time, 3) for time in (player.begin, player.end))
+    same = begin.partition(" ")[0] == end.partition(" ")[0]
+    out.append((f"{begin} to {end.partition(' ')[2] if same else end}", "dim"))
+    return out
+
+
+def footer(model: Model, width: int, signs: Characters, typed: str | None = None) -> Row:
     """The message and the keys; instead of both, the line that is being typed."""
-    if prompt is not None:
-        typed = f"Chips (0,1 or 01:00.0 or an id; nothing for all): {prompt}"
+    if typed is not None:
         return fitted([(typed[max(0, len(typed) - width + 1) :], "key"), ("_", "bold")], width)
     keys: Row = []
-    for key, what in (("space", "pause"), ("d", "chips"), ("t", "theme"), ("h", "help"), ("q", "quit")):
+    play = "pause" if model.playback is None else "stop" if model.playback.playing else "play"
+    for key, what in (("space", play), ("d", "chips"), ("t", "theme"), ("h", "help"), ("q", "quit")):
         keys += [("  ", ""), (key, "key"), (f" {what}", "dim")]
     message: Span = ("", "")
     if model.message:
         message = (model.message, "warn")
     elif model.trouble:
         message = (model.trouble, "bad" if model.snapshot and model.snapshot["server"] else "warn")
+    elif model.playback is not None and model.playback.problems:
+        more = f" (+{len(model.playback.problems) - 1})" if len(model.playback.problems) > 1 else ""
+        message = (f"incomplete: {model.playback.problems[0]}{more}", "warn")
     if message[0]:
         while keys and width_of(keys) + cells(message[0]) > width and len(keys) > 6:
             keys = keys[3:]
@@ -112,15 +142,21 @@ def footer(model: Model, width: int, signs: Characters, prompt: str | None = Non
     return fitted([(left, message[1]), (" " * max(0, room - cells(left)), ""), *keys], width)
 
 
-def help_rows(view: View, size: Size) -> list[Row]:
-    """All keys: those of the view, then those that mean the same everywhere.
+def help_rows(view: View, size: Size, *, recorded: bool = False) -> list[Row]:
+    """All keys: those of the view, those of a recording, then those that mean the same everywhere.
 
     On a low screen, the keys that the last line names are left out.
     """
     own = [row for key, what in view.keys for row in _key(key, what, size.width)] or [[("  none of its own", "dim")]]
     title: Row = [(f"Keys of {view.name}", "title"), ("  any key closes this", "dim")]
     rows: list[Row] = [title, *own, []]
-    for common in (COMMON, COMMON[:_COMMON_SHOWN_ALWAYS]):
+    if recorded:
+        player = [row for key, what in PLAYER for row in _key(key, what, size.width)]
+        rows = [*rows, [("Keys of the recording", "title")], *player, []]
+        if len(rows) > size.height:
+            rows = [row for row in rows if row]
+    often = [item for item in COMMON if not recorded or item[0] not in _NOT_RECORDED]
+    for common in (often, often[:_COMMON_SHOWN_ALWAYS]):
         others = [row for key, what in common for row in _key(key, what, size.width)]
         everything: list[Row] = [*rows, [("Keys everywhere", "title")], *others]
         if len(everything) <= size.height:

@@ -10,7 +10,7 @@ from ttmem.documents.common_text import short_line
 from ttmem.model.kinds import BREAKDOWN_POOLS, KERNEL_KINDS, BreakdownPool
 from ttmem.model.stack_frames import folded
 from ttmem.model.units import human
-from ttmem.show.chip_table import Names, short_size
+from ttmem.show.chip_table import Names, ranges, short_size
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.parts.event_list import kind_style
 from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Placed, age, line
@@ -24,25 +24,31 @@ _WITHOUT_ADDRESS = {kind.label for kind in KERNEL_KINDS}
 _SELDOM: tuple[Literal["reserved", "program", "layout", "line", "shape"], ...] = (
     *("reserved", "program", "layout", "line", "shape"),
 )
+_CHIP_COLUMNS = 16  # at least, for the chips of an allocation that has as many
+_WIDE_CHIP_COLUMNS = 24
 _LEGEND = {
+    "+": "+ also on other chips",
     "x": "x not counted, see below",
     "=": "= inside an L1 buffer, adds nothing",
     "~": "~ estimated",
 }
 
 
-def columns(wide: bool, chip: int, allocations: Sequence[AllocationRow]) -> list[Column]:
-    """The columns for these allocations, without empty ones; ``chip`` is the width of the names of chips."""
-    size = 11 if wide else 6
+def columns(wide: bool, names: Names, allocations: Sequence[AllocationRow]) -> list[Column]:
+    """The columns for these allocations, without empty ones."""
+    several = any(len(allocation["chips"]) > 1 for allocation in allocations)
+    size = 11 if wide else 9 if several else 6
+    where = {(tuple(allocation["chips"]), bool(allocation["other_chips"])) for allocation in allocations}
+    chip = max(5, *(cells(names.several(chips)) + mark for chips, mark in where), 0)
     kind = max((len(allocation["kind"]) for allocation in allocations), default=0)
     made = max((cells(made_by(allocation) or "") for allocation in allocations), default=0)
     line = max((cells(short_line(allocation["line"]) or "") for allocation in allocations), default=0)
     shape = max((cells(allocation["shape"] or "") for allocation in allocations), default=0)
     found = (
         Column("pid", "PID", 7, 7, 0, right=True),
-        Column("chip", "CHIP", max(4, chip), max(4, chip), 0),
+        Column("chips", "CHIPS", min(_CHIP_COLUMNS, chip), min(_WIDE_CHIP_COLUMNS, chip), 0),
         Column("kind", "KIND", max(8, kind), max(8, kind), 0),
-        Column("size", "SIZE", size, size, 0, right=True),
+        Column("size", "PER CHIP" if several else "SIZE", size, size, 0, right=True),
         Column("reserved", "RESERVED", max(9, size), max(9, size), 10, right=True),
         Column("address", "ADDRESS", 12, 18, 3, right=True),
         Column("age", "AGE", 7, 7, 2, right=True),
@@ -50,7 +56,7 @@ def columns(wide: bool, chip: int, allocations: Sequence[AllocationRow]) -> list
         Column("program", "PROGRAM", 8, 8, 6, right=True),
         Column("layout", "LAYOUT", 11, 14, 13),
         Column("cores", "CORES", 5, 24, 12),
-        Column("confidence", "KNOWN", 9, 9, 14),
+        Column("confidence", "ACCURACY", 9, 9, 14),
         Column("tag", "OPERATION", 12, max(12, min(made, 28)), 1),
         Column("line", "LINE", max(12, min(line, 26)), max(12, min(line, 40)), 1),
         Column("shape", "SHAPE", 16, max(16, min(shape, 40)), 5),
@@ -65,8 +71,8 @@ def key(allocation: AllocationRow) -> Hashable:
     """Identifies an allocation, so that a later one with the same address differs."""
     return (
         allocation["pid"],
-        allocation["chip"],
-        allocation["device"],
+        tuple(allocation["chips"]),
+        tuple(allocation["devices"]),
         allocation["kind"],
         allocation["id"],
         allocation["source"],
@@ -81,12 +87,13 @@ class Writer:
         self._placed, self._names, self._now, self._style = placed, names, now, style
         self._size = human if style.width >= WIDE_COLUMNS else short_size
         self._marks: set[str] = set()
+        self._chips: dict[tuple[str, ...], str] = {}  # few: there is one entry for each mesh
 
     def legend(self) -> str:
         return "   ".join(text for mark, text in _LEGEND.items() if mark in self._marks)
 
     def row(self, allocation: AllocationRow) -> Row:
-        style = "" if allocation["counted"] else "dim"
+        style = "" if len(allocation["not_counted"]) < len(allocation["chips"]) else "dim"
         spans: list[Span] = []
         for one in self._placed:
             name = one.column.name
@@ -96,14 +103,14 @@ class Writer:
 
     def _text(self, name: str, allocation: AllocationRow) -> str:
         if name == "size":
-            mark = "x" if not allocation["counted"] else "=" if allocation["shared"] else " "
+            mark = "x" if allocation["not_counted"] else "=" if allocation["shared"] else " "
             mark = "~" if mark == " " and allocation["confidence"] == "estimated" else mark
             self._marks.add(mark)
             return self._size(allocation["size"]) + mark
         if name == "reserved":
             return self._size(allocation["reserved"])
-        if name == "chip":
-            return self._names.short(allocation["chip"])
+        if name == "chips":
+            return self._where(allocation)
         if name == "address":
             return address(allocation)
         if name == "age":
@@ -116,6 +123,15 @@ class Writer:
             return str(self._style.clean(short_line(allocation["line"]) or "-"))
         value = allocation.get(name)
         return "-" if value is None else str(self._style.clean(str(value)))
+
+    def _where(self, allocation: AllocationRow) -> str:
+        chips = tuple(allocation["chips"])
+        if chips not in self._chips:
+            self._chips[chips] = self._names.several(chips)
+        if not allocation["other_chips"]:
+            return self._chips[chips]
+        self._marks.add("+")
+        return f"{self._chips[chips]}+"
 
 
 def cores(allocation: AllocationRow) -> str:
@@ -161,14 +177,27 @@ def details(allocation: AllocationRow, names: Names, style: Style, room: int) ->
 
 def _sentences(allocation: AllocationRow, names: Names) -> Iterator[str]:
     """Sentences on an allocation, the most important first."""
-    words = [f"{allocation['size']:,} bytes{_over_cores(allocation)}"]
+    chips, devices = allocation["chips"], allocation["devices"]
+    several = len(chips) > 1
+    each = " on each chip" if several else ""
+    words = [f"{allocation['size']:,} bytes{_over_cores(allocation)}{each}"]
     if allocation["reserved"] is not None:
-        words.append(f"{allocation['reserved']:,} reserved by the allocator")
-    words.append(f"chip {names.short(allocation['chip'])}, which the process calls device {allocation['device']}")
+        words.append(f"{allocation['reserved']:,} reserved by the allocator{each}")
+    if several:
+        words.append(f"{allocation['size'] * len(chips):,} on all {names.counted(chips)}")
+    else:
+        words.append(names.counted(chips))
+    words[-1] += f", which the process calls device{'s' if several else ''} {ranges(devices)}"
+    words += [names.also_on(allocation["other_chips"])] if allocation["other_chips"] else []
     words.append(f"{allocation['confidence']}, by {allocation['source']}")
     yield "; ".join(words)
-    if not allocation["counted"]:
-        yield "Not counted: a source with priority reports this kind, or the resync that reported it has not ended."
+    if allocation["not_counted"]:
+        without = allocation["not_counted"]
+        where = "" if len(without) == len(chips) else f" on {names.counted(without)}"
+        yield (
+            f"Not counted{where}: a source with priority reports this kind, or the resync that reported it has not "
+            "ended."
+        )
     if allocation["shared"]:
         yield "It lies inside an L1 buffer and adds nothing."
     tag, operation = allocation["tag"], allocation["operation"]

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
+from ttmem.documents.breakdown_words import NO_KEY
 from ttmem.documents.common_text import short_line
 from ttmem.model.kinds import BREAKDOWN_POOLS
 from ttmem.model.units import human
-from ttmem.show.breakdown_table import NO_KEY, WORDS, title
+from ttmem.show.breakdown_table import WORDS, per_chip, title
 from ttmem.show.chip_table import percent
 from ttmem.show.text import Style
 from ttmem.show.top.parts.event_list import EventFilter, kind_style
@@ -19,10 +20,11 @@ from ttmem.show.top.parts.rows import Characters, FineBars, Row, Size
 if TYPE_CHECKING:
     from typing import Literal
 
-    from ttmem.model.schema import Breakdown, BreakdownPoolRow, BreakdownRow
+    from ttmem.model.schema import Breakdown, BreakdownPoolRow, BreakdownRow, SumOverChips
     from ttmem.show.breakdown_table import By
     from ttmem.show.top.dashboard_state import Model
 
+ASKING = "asking..."  # the summary before the first answer
 BY: tuple[By | Literal[""], ...] = ("", "op", "line", "shape", "program", "kind")
 _MOST_ROWS = 500  # per pool
 _BAR_COLUMNS = 16
@@ -60,9 +62,13 @@ class BreakdownList:
         return self._entries[self.cursor.place] if self.cursor.place < len(self._entries) else None
 
     @property
-    def pools(self) -> dict[str, int]:
-        """The bytes of each listed pool."""
-        return {entry.pool["pool"]: entry.pool["bytes"] for entry in self._entries if entry.row is None}
+    def pools(self) -> dict[str, SumOverChips]:
+        """The sums of each listed pool."""
+        return {entry.pool["pool"]: entry.pool for entry in self._entries if entry.row is None}
+
+    def forget(self) -> None:
+        """Drop the last answer."""
+        self._answer = None
 
     def path(self, by: By, wanted: EventFilter) -> str:
         return f"/breakdown?{urlencode({'by': by, **wanted.query(), 'limit': _MOST_ROWS})}"
@@ -75,7 +81,7 @@ class BreakdownList:
         trouble = answer.trouble if answer is not None else None
         if self._answer is None or self._answer["by"] != by:
             self._entries = []
-            return "asking...", trouble
+            return ASKING, trouble
         pools = self._answer["pools"]
         self._entries = [Entry(pool, row) for pool in pools for row in (None, *pool["rows"])]
         groups, listed = sum(pool["groups"] for pool in pools), sum(len(pool["rows"]) for pool in pools)
@@ -88,17 +94,19 @@ class BreakdownList:
         keys = [(entry.pool["pool"], entry.row is None, entry.row and entry.row[by]) for entry in self._entries]
         self.seen = self.cursor.look(keys, max(1, size.height - 1))
         rows = [entry.row for entry in self._entries if entry.row is not None]
+        several = any(row["chips"] > 1 for row in rows)
         columns = [
-            Column("bytes", "SIZE", 10, 11, 0, right=True),
+            Column("bytes", "ALL CHIPS" if several else "SIZE", 10, 11, 0, right=True),
             Column("share", "SHARE", 5, 5, 1, right=True),
             Column("bar", "", _BAR_COLUMNS, _BAR_COLUMNS, 3),
             Column("count", "COUNT", 6, 8, 1, right=True),
             Column("key", WORDS[by].upper(), 20, 46, 0),
         ]
-        if any(row["chips"] > 1 for row in rows):
+        if several:
             columns.insert(4, Column("chips", "CHIPS", 5, 5, 2, right=True))
+            columns.insert(1, Column("per_chip", "PER CHIP", 10, 12, 1, right=True))
         if by != "kind":
-            columns.append(Column("kinds", "KINDS", 24, 80, 2))
+            columns.append(Column("kinds", "KINDS, ALL CHIPS" if several else "KINDS", 24, 80, 2))
         placed = arrange(columns, size.width)
         out = [heading(placed, size.width, signs, "bytes", True)]
         for place in self.seen:
@@ -121,6 +129,7 @@ def _texts(row: BreakdownRow, pool: BreakdownPoolRow, by: By, style: Style) -> d
     kinds = ", ".join(f"{kind} {human(size)}" for kind, size in row["kinds"].items())
     return {
         "bytes": (human(row["bytes"]), "bold"),
+        "per_chip": (per_chip(row, human, style.ascii), ""),
         "share": (percent(part), ""),
         "bar": (bar, kind_style(largest)),
         "count": (f"{row['count']:,}", ""),

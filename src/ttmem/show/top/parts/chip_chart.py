@@ -69,10 +69,11 @@ class Drawing(NamedTuple):
     """The user's settings for all charts of a screen."""
 
     until: float  # seconds since 1970
-    window: int  # seconds
+    window: float  # seconds
     peaks: bool = True
     range: str = "auto"  # one of value_axis.RANGES
     cursor: float | None = None  # seconds since 1970
+    origin: float | None = None  # the start of a recording; then the cursor is at the moment that is shown
 
     def cell(self, time: float, cells: int) -> int:
         """The cell that contains a time; the first or the last if the time is outside the window."""
@@ -98,7 +99,7 @@ class ChipPainter:
         self.kept = kept  # cells and charts of earlier updates
         self.past, self.signs = model.past, signs
         self._drawing = drawing
-        self.until, self.window, self.peaks, self.range, self.cursor = drawing
+        self.until, self.window, self.peaks, self.range, self.cursor, self.origin = drawing
         self.selected = model.selected
         self.style = Style(ascii=signs.ascii)
         self.names = Names(model.chips, self.style, model.numbers)
@@ -216,6 +217,7 @@ class ChipPainter:
             name = f"{quantity.title} " if len(main) > 1 else ""
             peak_label = "" if peak is None else f"{name}peak {_precise(quantity, peak, scale, whole, self.signs)}"
             label = _label(quantity, value, None if quantity in parts else scale, whole, self.signs)
+            label = label if self.origin is None else ""  # a curve of a recording does not end at the moment
             dashed = peak if self.peaks and quantity in quantities else None
             drawn.append(
                 plot.Curve(columns, top, quantity.style, quantity.sign, label, dashed, peak_label, bottom=bottom)
@@ -232,7 +234,7 @@ class ChipPainter:
             if counts[phase.path] <= _MOST_MARKS
         ]
         frame = plot.Frame(
-            self.until - self.window, self.until, scale.label, limit, marks, scale.from_zero, times, cell
+            self.until - self.window, self.until, scale.label, limit, marks, scale.from_zero, times, cell, self.origin
         )  # fmt: skip
         look = (plot.look(drawn, size.width, size.height - 1, self.signs, frame), scale)
 
@@ -241,8 +243,9 @@ class ChipPainter:
             return plot.chart(drawn, size.width, size.height - 1, self.signs, frame, cells)
 
         rows = self._same(chip, f"{quantities[0].name} chart", look, make)
-        shown = values if cell is not None else [one for one in values if one[0] in quantities]
-        return [self._title(chip, shown[::-1] if parts else shown, size.width, named, cell is not None), *rows]
+        at_cursor = cell is not None and self.origin is None
+        shown = values if at_cursor else [one for one in values if one[0] in quantities]
+        return [self._title(chip, shown[::-1] if parts else shown, size.width, named, at_cursor), *rows]
 
     def _title(self, chip: ChipRow, values: list[_Value], width: int, named: bool, at_cursor: bool) -> Row:
         """The chip's name, then its values in as much detail as fits."""
@@ -298,7 +301,7 @@ class ChipPainter:
         cell: int | None,
     ) -> Row:
         top = self._scale(chip, [(quantity, value, columns)], axis=False).top
-        if cell is not None:
+        if cell is not None and self.origin is None:
             there = self._at(columns, cell)
             value = None if there is None else there[1]
         capacity = _capacity(chip, quantity.name)

@@ -17,6 +17,7 @@ from ttmem.show.chip_table import l1_buffers, level
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ttmem.documents.recorded_moments import PhaseBar, RecordedHistory
     from ttmem.model.schema import ChipRow, History, Phases, Snapshot
 
 Range = tuple[float, float]  # lowest, highest
@@ -27,6 +28,8 @@ NAMES = ("dram", "trace", "l1", "buffers", "cb", "kernel", *_READINGS)
 MOST_PHASES = 400
 _RINGS = ((0.5, 640), (5.0, 740), (60.0, 1480))  # step, length: slightly more than the window
 _NEVER = -(1 << 60)
+# Quantities of the history of a recording, by their names there.
+_RECORDED = {"dram_taken": "dram", "trace": "trace", "l1_at_once": "l1", "l1_taken": "buffers", "kernel": "kernel"}
 _OLD_SECONDS = 5.0  # older telemetry is not current
 _HOLD_SECONDS = 3.0  # maximum time between two values without a gap
 _HOLD_INTERVALS = 2.5
@@ -125,9 +128,9 @@ class _Series:
 
     __slots__ = ("began", "kept", "last", "rings", "time", "version")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rings: Sequence[tuple[float, int]]) -> None:
         code = "f" if name in _READINGS else "d"
-        self.rings = tuple(_Ring(step, length, code) for step, length in _RINGS)
+        self.rings = tuple(_Ring(step, length, code) for step, length in rings)
         self.time, self.last = -1e18, nan
         self.began = inf  # time of the first value above 0
         self.version = 0  # changes when complete buckets change
@@ -158,6 +161,24 @@ class _Series:
         self.began = min(self.began, next((since for since, _, _, high in rows if high > 0), inf))
         self.version += 1
 
+    def load(self, times: Sequence[float], lasts: Sequence[float], highs: Sequence[float]) -> None:
+        """Set all values of a recording. Each interval is a bucket; a chip that was gone for a while has gaps."""
+        (ring,) = self.rings
+        places = [int(time // ring.step) for time in times]
+        if places[-1] - places[0] + 1 == len(places):  # at once, because there may be a million values
+            at = places[0] % ring.length
+            for values, kept in ((lasts, ring.low), (highs, ring.high)):
+                found = array(kept.typecode, values)
+                fits = ring.length - at
+                kept[at : at + len(found)] = found[:fits]
+                kept[: max(0, len(found) - fits)] = found[fits:]
+            ring.newest, ring.least, ring.most = places[-1], lasts[-1], highs[-1]
+        else:
+            for place, low, high in zip(places, lasts, highs):
+                ring.put(place, low, high)
+        self.began = next((time for time, high in zip(times, highs) if high > 0), inf)
+        self.version += 1
+
     def columns(self, width: float, first: int, end: int) -> Columns:
         span = (end - first) * width
         # The finest ring that reaches back far enough.
@@ -177,7 +198,10 @@ class ChipHistory:
     The key of a chip is its PCI address if it has one: its chip_id changes when a process first reports the unique id.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rings: Sequence[tuple[float, int]] = _RINGS) -> None:
+        """``rings`` are the widths of buckets, and how many of each are kept."""
+        self._rings = rings
+        self.version = 0  # of a recording: changes when more of it was read
         self.newest = 0.0  # time of the last snapshot, seconds since 1970
         self._series: dict[tuple[str, str], _Series] = {}
         self._keys: dict[str, str] = {}
@@ -189,13 +213,12 @@ class ChipHistory:
             self._series.clear()  # the clock was set back: earlier values would be in the future
         self.newest = time if not self._series else max(time, self.newest)
         hold = max(_HOLD_SECONDS, _HOLD_INTERVALS * interval)
-        buckets = [int(time // step) for step, _ in _RINGS]
+        buckets = [int(time // step) for step, _ in self._rings]
         for chip in snapshot["chips"]:
             key = self._keys[chip["chip"]] = chip["pci"] or chip["chip"]
             for name, value in zip(NAMES, values_of(chip)):
                 if value is not None and isfinite(value):
-                    series = self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))
-                    series.add(time, buckets, value, hold)
+                    self._of(key, name).add(time, buckets, value, hold)
 
     def columns(self, chip_id: str, name: str, width: float, first: int, end: int) -> Columns:
         """The lowest and the highest value in each column; column ``n`` begins ``n * width`` seconds after 1970.
@@ -245,7 +268,23 @@ class ChipHistory:
                     if rows and rows[-1][1] < begin <= rows[-1][1] + _HOLD_STEPS * step:
                         rows.append((rows[-1][1], begin, rows[-1][2], rows[-1][2]))
                     rows.append((begin, begin + step, low, high))
-                (self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name))).fill(step, rows)
+                self._of(key, name).fill(step, rows)
+
+    def _of(self, key: str, name: str) -> _Series:
+        return self._series.get((key, name)) or self._series.setdefault((key, name), _Series(name, self._rings))
+
+    @classmethod
+    def of_recording(cls, history: RecordedHistory, phases: Iterable[PhaseBar]) -> ChipHistory:
+        """The history of a whole recording, in intervals of its own length."""
+        step = history.step
+        made = cls(((step, 2 * (1 + max((len(one.times) for one in history.series.values()), default=0))),))
+        for (chip_id, kind), (times, lasts, highs) in history.series.items():
+            name = _RECORDED.get(kind)
+            if name is not None and times:
+                made._of(chip_id, name).load(times, lasts, highs)
+        made.newest, made.version = history.until, round((history.until - history.begin) / step)
+        made._phases = {(number,): Phase(*phase) for number, phase in enumerate(phases)}
+        return made
 
     def take_phases(self, answer: Phases, time: float) -> None:
         """Store the open phases (GET /phases) and the last run of ended ones; end those that are no longer listed."""

@@ -75,10 +75,12 @@ def snapshot(segments: list[SegmentRow], core: CoreRow, data: Cores, size: Size,
         arrow = what + arrow if before else arrow + what
         first = first - len(what) if before else first
     name = headroom_style(headroom, data)
-    wall = "^ wall" if signs.ascii else "▲ wall"
     row = [(" " * first, ""), (arrow, name)]
-    if headroom >= 0 and first + len(arrow) + len(wall) < size.width:
-        row.append((wall, "bold"))
+    for words in ("lowest L1 buffer", "buffers"):
+        wall = f"{'^' if signs.ascii else '▲'} {words}"
+        if headroom >= 0 and first + len(arrow) + len(wall) < size.width:
+            row.append((wall, "bold"))
+            break
     return [*rows, fitted(row, size.width)]
 
 

@@ -8,8 +8,8 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from ttmem.documents import unknown_rows as blank
@@ -22,6 +22,7 @@ from ttmem.wire.endpoint import connect_any
 
 if TYPE_CHECKING:
     from ttmem.model.schema import Snapshot
+    from ttmem.show.top.playback import RecordedUpdate, Request
 
 EVENTS = "/events"
 _ANSWER_SECONDS = 2.0  # for a server
@@ -41,6 +42,28 @@ class FeedUpdate(NamedTuple):
     answers: dict[str, Answer]
     time: float
     now: float
+    recorded: RecordedUpdate | None = None  # of a recording: the moment that is shown
+
+
+class Feed(Protocol):
+    """Where the documents of the dashboard come from: a server and the machine, or a recording.
+
+    It calls a function with each update, from a thread of its own.
+    """
+
+    def start(self) -> None: ...
+
+    def want(self, paths: list[str], interval: float) -> None:
+        """Set the paths of the API to answer in addition to the snapshot, and the interval."""
+
+    def seek(self, requests: list[Request]) -> None:
+        """Show other moments; without a recording, there are no such requests."""
+
+    def close(self) -> None:
+        """End the thread, without waiting for it."""
+
+    def join(self, seconds: float) -> None:
+        """Wait until the thread has ended, if it reads a file."""
 
 
 class DataFeed:
@@ -72,12 +95,18 @@ class DataFeed:
         if changed:
             self._wake.set()
 
+    def seek(self, requests: list[Request]) -> None:
+        """A server shows the current state only."""
+
     def close(self) -> None:
         """End the thread, without waiting for a server that does not answer."""
         self._closed = True
         self._wake.set()
         if self._stream is not None:
             self._stream.close()
+
+    def join(self, seconds: float) -> None:
+        """Nothing that it reads is closed by others."""
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -142,7 +171,7 @@ class DataFeed:
         return self._stream.answer()
 
     def _ask(self, path: str, patience: float) -> Any:
-        body = get(self._asked(path), socket_path=self._api, timeout=patience)
+        body = get(with_real_ids(path, self._chip_ids), socket_path=self._api, timeout=patience)
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
@@ -152,27 +181,28 @@ class DataFeed:
         # Checking all values takes longer than all the rest, and is almost never necessary.
         doubtful = not body.isascii() or b"\x7f" in body or _ESCAPE.search(body)
         if path == "/snapshot":
-            self._chip_ids = _odd_chip_ids(found) if doubtful else {}
+            self._chip_ids = odd_chip_ids(found) if doubtful else {}
         return self._clean(found) if doubtful else found
-
-    def _asked(self, path: str) -> str:
-        """The path with the chip ids of the server."""
-        route, _, query = path.partition("?")
-        if not self._chip_ids or not query:
-            return path
-        return f"{route}?{urlencode([(name, self._chip_ids.get(value, value)) for name, value in parse_qsl(query)])}"
 
     def _clean(self, found: Any) -> Any:
         return self._style.clean(found)
 
 
-def _odd_chip_ids(snapshot: dict[str, Any]) -> dict[str, str]:
+def odd_chip_ids(snapshot: Mapping[str, Any]) -> dict[str, str]:
     """Chip ids as shown, with the real ids."""
     chips = snapshot.get("chips")
     chip_ids = [chip.get("chip") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
     return {
         printable(chip_id): chip_id for chip_id in chip_ids if isinstance(chip_id, str) and not chip_id.isprintable()
     }
+
+
+def with_real_ids(path: str, chip_ids: dict[str, str]) -> str:
+    """A path with the real ids of chips, by their shown ids."""
+    route, _, query = path.partition("?")
+    if not chip_ids or not query:
+        return path
+    return f"{route}?{urlencode([(name, chip_ids.get(value, value)) for name, value in parse_qsl(query)])}"
 
 
 class _Stream:

@@ -29,7 +29,7 @@ _LOUD = {
     "PhaseBegan": "mark",
     "PhaseEnded": "mark",
 }
-_COLUMNS_OF = ("time", "event", "pid", "user_id", "chip", "kind", "size", "id")
+_COLUMNS_OF = ("time", "event", "pid", "user_id", "chip", "chips", "kind", "size", "id")
 
 
 class EventFilter(NamedTuple):
@@ -52,11 +52,16 @@ class EventFilter(NamedTuple):
     def fits(self, event: dict[str, Any]) -> bool:
         return (
             (not self.kinds or event.get("kind") in self.kinds)
-            and (not self.chips or event.get("chip") in self.chips)
+            and (not self.chips or not set(_chips(event)).isdisjoint(self.chips))
             and (self.pid is None or event.get("pid") == self.pid)
             and (not self.least or (event.get("size") or 0) >= self.least)
             and (not self.text or self.text.lower() in str(list(event.values())).lower())
         )
+
+
+def _chips(event: dict[str, Any]) -> list[str]:
+    """The chips of an event: those of a mesh, or one, or none."""
+    return event.get("chips") or ([event["chip"]] if event.get("chip") else [])
 
 
 class EventFollower:
@@ -106,7 +111,7 @@ def columns(wide: bool, chip: int) -> tuple[Column, ...]:
         Column("time", f"TIME {zone(localtime()).strip()}", 12, 12, 0),
         Column("pid", "PID", 7, 7, 0, right=True),
         Column("event", "EVENT", 10, 15, 0),
-        Column("chip", "CHIP", max(4, chip), max(4, chip), 1),
+        Column("chip", "CHIPS", max(5, chip), max(5, chip), 1),
         Column("kind", "KIND", 8, 15 if wide else 8, 2),
         Column("size", "SIZE", size, size, 3, right=True),
         Column("id", "ID", 12, 18, 10, right=True),
@@ -121,7 +126,7 @@ def row(event: dict[str, Any], placed: Sequence[Placed], names: Names, style: St
         "time": clock(event.get("time")),
         "pid": str(event.get("pid") or "-"),
         "event": str(event.get("event") or "-"),
-        "chip": names.short(event["chip"]) if event.get("chip") else "-",
+        "chip": names.several(_chips(event)) or "-",
         "kind": kind or "-",
         "size": (human if style.width >= WIDE_COLUMNS else short_size)(event.get("size")),
         "id": str(event.get("id") or "-"),
@@ -143,7 +148,7 @@ def rest(event: dict[str, Any]) -> str:
     if event.get("event") == "lost":
         return f"{event.get('count', '?')} events: this reader was too slow for them"
     words = [str(event[name]) for name in ("tag", "text", "name") if event.get(name)]
-    skipped = (*_COLUMNS_OF, "tag", "text", "name", "device" if event.get("chip") else "")
+    skipped = (*_COLUMNS_OF, "tag", "text", "name", *(("device", "devices") if event.get("chip") else ()))
     fields = [f"{name} {value}" for name, value in event.items() if name not in skipped and value is not None]
     return "  ".join(words + fields)
 

@@ -130,7 +130,7 @@ def legend(data: Cores, heat: str, form: Form) -> str:
     """The meaning of numbers and characters."""
     both = form.cell.height >= _TWO_NUMBERS_SIZE[0] and form.cell.width >= _TWO_NUMBERS_SIZE[1]
     if heat == USED:
-        what = "percent of a core's L1 that is used, firmware and kernel ring too" + (", and headroom" if both else "")
+        what = "used L1 of each core in percent, with firmware and kernel ring" + (", and headroom" if both else "")
     else:
         what = "headroom in percent of the L1 that programs share" + (", and what is used" if both else "")
     words = [f"{what}; m shows {'headroom' if heat == USED else 'use'}"]
@@ -139,9 +139,9 @@ def legend(data: Cores, heat: str, form: Form) -> str:
     if any(core["unknown"] for core in data["cores"]):
         words.append("? not all is known")
     if data["basis"] != "live":
-        words.append("sizes by the board's table")
+        words.append("sizes from the table of boards")
     if data["dispatch"]:
-        words.append("D dispatch")
+        words.append("D reserved for dispatch")
     if data["harvested"]:
         words.append(f"{data['harvested']} cores switched off")
     return "; ".join(words)

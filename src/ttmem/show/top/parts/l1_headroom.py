@@ -34,7 +34,7 @@ _PROCESSES_SHOWN = 4  # processes that are named
 
 def path_of(model: Model) -> list[str]:
     """The path to request for the selected chip."""
-    if model.snapshot is None or model.snapshot["server"] is None or model.selected is None:
+    if not model.answering or model.selected is None:
         return []
     return [f"/headroom?chip={quote(model.selected, safe='')}"]
 
@@ -99,5 +99,5 @@ def holder_rows(chip: ChipRow, processes: list[ProcessRow], style: Style) -> lis
             row.append((text, kind_style(kind)))
         rows.append(row)
     if len(found) > _PROCESSES_SHOWN:
-        rows.append([(f"  and {len(found) - _PROCESSES_SHOWN} more hold L1: 4 shows all processes", "dim")])
+        rows.append([(f"  and {len(found) - _PROCESSES_SHOWN} more hold L1; press 4 for all processes", "dim")])
     return rows

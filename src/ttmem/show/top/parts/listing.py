@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ttmem.documents.leaks import age_text
+from ttmem.documents.leak_words import age_text
 from ttmem.show.text import OPTIONAL_RANK, Style, cells, fit
 from ttmem.show.top.parts.rows import Characters, Row, Size, Span
 
@@ -251,7 +251,7 @@ def time_of(model: Model) -> float | None:
 
 def no_server(model: Model) -> str | None:
     """Why there is no server, and what to do; None if there is one."""
-    if model.snapshot is not None and model.snapshot["server"]:
+    if model.answering:
         return None
     sources = [] if model.snapshot is None else model.snapshot["sources"]
     details = (source["detail"] for source in sources if source["name"] == "server")

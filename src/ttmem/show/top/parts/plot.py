@@ -58,6 +58,7 @@ class Frame(NamedTuple):
     from_zero: bool = True  # whether the axis begins at 0
     times: bool = True  # with a time axis, if there is room
     cursor: int | None = None  # cell of the cursor
+    origin: float | None = None  # times are after this one
 
 
 class PeakLine(NamedTuple):
@@ -103,7 +104,7 @@ def look(lines: Sequence[Curve], width: int, height: int, signs: Characters, fra
         peak = None if line.peak is None else (_dot(line.peak, line, count), line.peak_label)
         return *complete, moving, peak, line.bottom, line.top, line.style, line.label
 
-    axis = times(frame.since, frame.until, inner)
+    axis = times(frame.since, frame.until, inner, frame.origin)
     around = (frame.limit, tuple(frame.marks), frame.from_zero, frame.times, frame.cursor)
     return width, height, signs, axis, around, tuple(map(dots_of, lines))
 
@@ -136,7 +137,7 @@ def chart(
         out.append(row)
     if below:
         corner = (f"{NOT_ZERO:>{axis - 1}} ", "warn") if warning else (" " * axis, "")
-        out.append([corner, (times(frame.since, frame.until, inner), "dim"), (" " * ends, "")])
+        out.append([corner, (times(frame.since, frame.until, inner, frame.origin), "dim"), (" " * ends, "")])
     elif warning:
         place = high - 2 if high >= 3 and high - 2 not in ticks else high - 1
         bar = "|" if signs.ascii else "│"

@@ -74,7 +74,7 @@ def _row(row: Row, kinds: list[tuple[str, int]], pool: MainPool, chip: ChipRow |
     part = percent(share(total, capacity)) if capacity and total <= capacity else ""
     if capacity and (total > capacity or in_turns(pool, total, chip, state)):
         # Cached programs use L1 in turn, so their sum may exceed the capacity.
-        of, part = f" held, in turns, of {human(capacity)}", ""
+        of, part = f" with all cached programs, of {human(capacity)}", ""
     row.append((f" {human(total)}{of} {part}".rstrip(), ""))
     for kind, size in sorted(kinds, key=lambda one: -one[1]) if len(kinds) > 1 else ():
         text = f"  {kind} {human(size)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import anomaly_line
 from ttmem.model.units import human
@@ -23,14 +23,14 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PEAKS_SHOWN = 3
 
 
-def born(process: ProcessRow, booted: float) -> float | None:
+def born(process: ProcessRow, booted: float | None) -> float | None:
     """When it started, in seconds since 1970; if not known, when it first reported."""
-    if process["start"] is not None:
+    if process["start"] is not None and booted is not None:
         return float(booted + process["start"] / _TICKS)
     return process["seen"]
 
 
-def process_age(process: ProcessRow, now: float | None, booted: float) -> float | None:
+def process_age(process: ProcessRow, now: float | None, booted: float | None) -> float | None:
     """Its age; for an exited process, its age at the exit."""
     start = born(process, booted)
     end = now if process["exited"] is None else process["exited"]
@@ -48,7 +48,7 @@ def title(process: ProcessRow) -> str:
 
 
 def details(
-    process: ProcessRow, notes: list[Note], names: Names, now: float | None, booted: float, style: Style
+    process: ProcessRow, notes: list[Note], names: Names, now: float | None, booted: float | None, style: Style
 ) -> list[Row]:
     """Rows on one process, the most important first."""
     sentences = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
@@ -56,8 +56,9 @@ def details(
     return [[(row, name)] for text, name in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
 
-def _self(process: ProcessRow, now: float | None, booted: float) -> Iterator[Said]:
-    yield process["command"] or "its command line is not known, or not ours to see", "" if process["command"] else "dim"
+def _self(process: ProcessRow, now: float | None, booted: float | None) -> Iterator[Said]:
+    unknown = "command line not known, or not visible to this user"
+    yield process["command"] or unknown, "" if process["command"] else "dim"
     words = [process["state"], f"age {age(process_age(process, now, booted))}"]
     if process["exited"] is not None and now is not None:
         words.append(f"exited {age(max(0.0, now - process['exited']))} ago")
@@ -72,7 +73,7 @@ def _self(process: ProcessRow, now: float | None, booted: float) -> Iterator[Sai
         words.append(f"uses {human(process['rss'])} of host RAM{busy}")
     if process["allocations"] is not None:
         words.append(f"{process['allocations']:,} allocations")
-    words += [f"{source['name']} ({source['confidence']})" for source in process["sources"]]
+    words += [f"source {source['name']} ({source['confidence']})" for source in process["sources"]]
     yield ", ".join(words), ""
     if process["state"] in MEANINGS:
         yield MEANINGS[process["state"]], "dim"
@@ -90,22 +91,21 @@ def _memory(process: ProcessRow, names: Names) -> Iterator[Said]:
     if sums:
         yield f"By kind{on}: {', '.join(sums)}", ""
     if process.get("holds"):
-        held = f"Has open: {names.several(process['holds'])}"
+        held = f"Open chips: {names.several(process['holds'])}"
         silent = [chip_id for chip_id in process["holds"] if chip_id not in chip_ids]
-        yield held + (f"; what it has of {names.several(silent)} is not known" if silent else ""), ""
-    peaks = [
-        f"{names.short(share['chip'])}: DRAM {human(share['peak_dram'])}, L1 buffers {human(share['peak_l1'])}"
-        for share in shares[:_PEAKS_SHOWN]
-        if share["peak_dram"] is not None or share["peak_l1"] is not None
+        yield held + (f"; its memory on {names.several(silent)} is not known" if silent else ""), ""
+    peaks: dict[tuple[int | None, int | None], list[str]] = {}  # equal peaks are shown once
+    for share in shares:
+        if share["peak_dram"] is not None or share["peak_l1"] is not None:
+            peaks.setdefault((share["peak_dram"], share["peak_l1"]), []).append(share["chip"])
+    texts = [
+        f"{names.several(found)}{' each' if len(found) > 1 else ''}: DRAM {human(dram)}, L1 buffers {human(l1)}"
+        for (dram, l1), found in list(peaks.items())[:_PEAKS_SHOWN]
     ]
-    if peaks:
-        more = f"; and {_more(shares)}" if len(shares) > _PEAKS_SHOWN else ""
-        yield "Peaks on chip " + "; ".join(peaks) + more, ""
-
-
-def _more(listed: list[Any]) -> str:
-    count = len(listed) - _PEAKS_SHOWN
-    return f"{count} more chip{'s' if count > 1 else ''}"
+    if texts:
+        rest = sum(len(found) for found in list(peaks.values())[_PEAKS_SHOWN:])
+        more = f"; and {rest} more chip{'s' if rest > 1 else ''}" if rest else ""
+        yield "Peaks on chip " + "; ".join(texts) + more, ""
 
 
 def _trouble(process: ProcessRow) -> Iterator[Said]:

@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 _POOLS: tuple[SizeName, ...] = ("dram", "l1", "peak_dram", "peak_l1")
 _POOL_OF_COLUMN: dict[str, SizeName] = {name: name for name in _POOLS}
 USER = "user:"  # prefix of a user's name or number in a filter
-_OFTEN_BLANK: tuple[Literal["container", "command", "cpu_percent", "rss"], ...] = (
-    *("container", "command", "cpu_percent", "rss"),
+_OFTEN_BLANK: tuple[Literal["container", "command", "cpu_percent", "rss", "allocations"], ...] = (
+    *("container", "command", "cpu_percent", "rss", "allocations"),
 )
+_PEAKS: tuple[Literal["peak_dram", "peak_l1"], ...] = ("peak_dram", "peak_l1")
 _TREE_COLUMNS = 9  # width of three levels of a tree
 _STATES = {"untracked": "warn", "stale": "dim", "exited": "dim"}
 _LEGEND = {
-    "*": "* all cached programs, which share L1 in time",
-    "+": "+ at least: not known of every chip",
-    "<": "< at most: peaks of several chips added",
-    "!": "! a source has trouble, or numbers are uncertain: see below",
+    "*": "* includes all cached programs, which use L1 in turn",
+    "+": "+ at least: not known for every chip",
+    "<": "< at most: the sum of the peaks of several chips",
+    "!": "! a source has problems, or numbers are uncertain: see below",
 }
 
 
@@ -52,7 +53,11 @@ class Entry(NamedTuple):
 
 def columns(width: int, processes: list[ProcessRow], names: Names, branches: bool) -> list[Column]:
     """The columns that are not empty, none wider than its content."""
-    blank = [name for name in _OFTEN_BLANK if all(process[name] in (None, "") for process in processes)]
+    blank: list[str] = [name for name in _OFTEN_BLANK if all(process[name] in (None, "") for process in processes)]
+    shares = [share for process in processes for share in process["chips"]]
+    blank += [name for name in _PEAKS if all(share[name] is None for share in shares)]
+    if not any(any(process["anomalies"].values()) for process in processes):
+        blank.append("anomalies")
     # Sets, because there are few different users and sets of chips.
     chips = {names.several(chip_ids) for chip_ids in {tuple(chips_of(process)) for process in processes}}
     users = {user_of(process) for process in processes}
@@ -75,13 +80,13 @@ def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: 
         Column("chips", "CHIPS", least, max(least, min(40 if wide else 24, chips)), 0),
         Column("dram", "DRAM", size, size, 0, right=True, down=True),
         Column("l1", "L1", size, size, 0, right=True, down=True),
-        Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 7, right=True, down=True),
-        Column("peak_l1", "PEAK BUF", max(8, size), max(8, size), 6, right=True, down=True),
+        Column("peak_dram", "PEAK DRAM", max(10, size), max(10, size), 6, right=True, down=True),
+        Column("peak_l1", "PEAK L1 BUFFERS", max(15, size), max(15, size), 7, right=True, down=True),
         Column("cpu_percent", "CPU", 5, 6, 3, right=True, down=True),
         Column("rss", "HOST RAM", 9, max(9, size), 3, right=True, down=True),
         Column("age", "AGE", 7, 7, 4, right=True, down=True),
         Column("allocations", "ALLOCS", 7, 9, 5, right=True, down=True),
-        Column("anomalies", "ANOM", 4, 6, 1, right=True, down=True),
+        Column("anomalies", "ANOMALIES", 9, 9, 1, right=True, down=True),
         Column("sources", "SOURCES", 8, max(8, min(20, sources)), 11),
         Column("container", "CONTAINER", 12, 26, 8),
         Column("command", "COMMAND", 16, 16, 10),
@@ -122,7 +127,7 @@ def total(found: list[int | None]) -> int | None:
     return sum(known) if known else None  # type: ignore[arg-type]
 
 
-def sorter(column: str, names: Names, booted: float) -> Callable[[ProcessRow], Any]:
+def sorter(column: str, names: Names, booted: float | None) -> Callable[[ProcessRow], Any]:
     """A function that returns the sort key of a process, None if it is not known."""
     pool = _POOL_OF_COLUMN.get(column)
     if pool is not None:
@@ -184,7 +189,7 @@ def _sources(process: ProcessRow) -> str:
 class ProcessRows:
     """Turns entries into rows, and collects the marks for the legend."""
 
-    def __init__(self, model: Model, names: Names, booted: float, style: Style, placed: list[Placed]) -> None:
+    def __init__(self, model: Model, names: Names, booted: float | None, style: Style, placed: list[Placed]) -> None:
         self.now = time_of(model)
         self._names, self._booted, self._style, self._placed = names, booted, style, placed
         self._chips = {chip["chip"]: chip for chip in model.chips}

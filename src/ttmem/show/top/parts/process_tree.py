@@ -26,7 +26,8 @@ def parent(pid: int, root: str = "/") -> int | None:
 class Parents:
     """Parents of the processes in a list. Each is looked up once, so a child keeps a parent that has exited."""
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str | None = "/") -> None:
+        """``root`` has the files of the machine; None if no parent is known."""
         self._root = root
         self._known: dict[tuple[int, int | None], int | None] = {}
 
@@ -44,7 +45,7 @@ class Parents:
             who = (pid, process["start"])
             if who not in self._known:
                 alive = process["state"] in ("tracked", "untracked")
-                self._known[who] = parent(pid, self._root) if alive else None
+                self._known[who] = parent(pid, self._root) if alive and self._root is not None else None
             known[who] = self._known[who]
             above = places.get(known[who] or 0)
             if above is not None and above != place and _older(processes[above], process):

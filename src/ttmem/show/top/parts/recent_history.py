@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ttmem.show.top.dashboard_state import Model
+from ttmem.show.top.dashboard_state import Model, TimeSpan
 from ttmem.show.top.parts.chip_chart import METRICS, ChipPainter, Drawing, Quantity
 from ttmem.show.top.parts.chip_history import NAMES, values_of
 from ttmem.show.top.parts.history_loader import HistoryLoader
@@ -45,15 +45,17 @@ class RecentHistory:
         self._drawn = chip is not None and size.height >= _SPARKS_ROWS
         if chip is None or not self._drawn:
             return []
-        until = model.until // _STEP_SECONDS * _STEP_SECONDS
+        span = model.span(None if model.playback is not None else _WINDOW_SECONDS)
+        if span.origin is None:
+            span = span._replace(until=span.until // _STEP_SECONDS * _STEP_SECONDS)
         # Includes the current values, so that texts beside curves always agree with the tables above.
-        look = (chip["chip"], quantities, size, signs, until, chip["board"], values_of(chip))
+        look = (chip["chip"], quantities, size, signs, span, chip["board"], values_of(chip), model.past.version)
         if look != self._look:
-            self._look, self._rows = look, self._made(model, chip, quantities, size, signs, until)
+            self._look, self._rows = look, self._made(model, chip, quantities, size, signs, span)
         return self._rows
 
     def _made(
-        self, model: Model, chip: ChipRow, quantities: Sequence[Quantity], size: Size, signs: Characters, until: float
+        self, model: Model, chip: ChipRow, quantities: Sequence[Quantity], size: Size, signs: Characters, span: TimeSpan
     ) -> list[Row]:
         now = dict(zip(NAMES, values_of(chip)))
         if all(now[quantity.name] is None for quantity in quantities):
@@ -62,7 +64,8 @@ class RecentHistory:
                 return []
         if len(self._kept) > _MOST_CHARTS:
             self._kept.clear()
-        pen = ChipPainter(model, signs, Drawing(until, _WINDOW_SECONDS), self._kept)
+        drawing = Drawing(span.until, span.window, cursor=span.cursor, origin=span.origin)
+        pen = ChipPainter(model, signs, drawing, self._kept)
         if size.height < _CHART_ROWS:
             return [[], *pen.sparks(chip, quantities, size)]
         if size.height >= _SEPARATE_CHARTS_ROWS * len(quantities):

@@ -68,6 +68,7 @@ class View(Protocol):
     An optional attribute ``kept`` has the names of attributes that are stored between runs. Their values are texts,
     numbers or booleans.
     If a view is empty without a server, its attribute ``needs_server`` is true.
+    If it keeps answers, its method ``forget`` drops them: another moment of a recording is shown.
     """
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import floor, log10
 from time import localtime, strftime
 
 from ttmem.documents.common_text import zone
@@ -13,9 +14,14 @@ from ttmem.show.top.parts.chip_history import Phase
 
 
 @lru_cache(maxsize=4)  # all charts of a grid have the same axis
-def times(since: float, until: float, width: int) -> str:
-    """The axis of time: how long ago, or for long windows the time of day, with its zone at the end."""
+def times(since: float, until: float, width: int, origin: float | None = None) -> str:
+    """The axis of time: how long ago, or for long windows the time of day, with its zone at the end.
+
+    With an origin, it is the time since then.
+    """
     span = until - since
+    if origin is not None:
+        return _times_after(origin, since, span, width)
     clock = span >= 3600
     # A label every fifteen cells or more, at round fractions of the window.
     count = next((count for count in (6, 5, 4, 3, 2) if width // count >= 14), 1)
@@ -27,6 +33,21 @@ def times(since: float, until: float, width: int) -> str:
         if start + len(text) < width - len(end):
             out = f"{out:<{start}}{text}"
     return f"{out:<{width}}"[: max(0, width - len(end))] + end[:width]
+
+
+def _times_after(origin: float, since: float, span: float, width: int) -> str:
+    """
+    >>> _times_after(100.0, 100.0, 2.0, 60)
+    '+0.000s        +0.500s        +1.000s        +1.500s        '
+    """
+    count = next((count for count in (6, 5, 4, 3, 2) if width // count >= 14), 1)
+    digits = max(0, min(6, 2 - floor(log10(max(span, 1e-9) / count))))
+    out = ""
+    for number in range(count):
+        after = since + span * number / count - origin
+        text = f"{'+' if after >= 0 else '-'}{abs(after):.{digits}f}s" if span < 3600 else f"+{duration(after)}"
+        out = f"{out:<{round(width * number / count)}}{text}"
+    return f"{out:<{width}}"[:width]
 
 
 def duration(seconds: float) -> str:

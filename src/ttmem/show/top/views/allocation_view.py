@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from ttmem.documents.breakdown_words import NO_KEY, POOLS
 from ttmem.documents.common_text import short_line
 from ttmem.documents.unknown_rows import KINDS
 from ttmem.model.units import human, parse
-from ttmem.show.breakdown_table import NO_KEY, POOLS
+from ttmem.show.breakdown_table import per_chip
 from ttmem.show.chip_table import Names, short_size
 from ttmem.show.text import Style, cells, wrap
 from ttmem.show.top.parts import allocation_rows as allocation_rows
 from ttmem.show.top.parts import event_list as eventlist
-from ttmem.show.top.parts.breakdown_list import BY, BreakdownList
+from ttmem.show.top.parts.breakdown_list import ASKING, BY, BreakdownList
 from ttmem.show.top.parts.event_list import EventFilter, EventFollower
 from ttmem.show.top.parts.listing import (
     WIDE_COLUMNS,
@@ -30,7 +32,7 @@ from ttmem.show.top.parts.listing import (
     rule,
     time_of,
 )
-from ttmem.show.top.parts.rows import Characters, Row, Size
+from ttmem.show.top.parts.rows import Characters, Row, Size, width_of
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -97,12 +99,17 @@ class Allocations:
     # -- requests --------------------------------------------------------------------------------------------------
 
     def wants(self, model: Model) -> list[str]:
-        if model.snapshot is None or not model.snapshot["server"]:
+        if not model.answering:
             return []
         if self.events:
             return [EVENTS]
         by = self._by()
         return [self._breakdown.path(by, self._wanted(model))] if by else [self._path(model)]
+
+    def forget(self) -> None:
+        """Drop the last answers: they are of another moment."""
+        self._answer = None
+        self._breakdown.forget()
 
     def _by(self) -> By | Literal[""]:
         return "" if self.events else next((by for by in BY if by == self.by), "")
@@ -138,12 +145,11 @@ class Allocations:
         longest = min(12, max((cells(names.short(chip["chip"])) for chip in model.chips), default=1))
         if by := self._by():
             return finished(self._breakdown_rows(by, model, size, signs, style, names), size)
-        make = self._event_rows if self.events else self._allocation_rows
-        return finished(make(model, size, signs, style, names, longest), size)
+        if self.events:
+            return finished(self._event_rows(model, size, signs, style, names, longest), size)
+        return finished(self._allocation_rows(model, size, signs, style, names), size)
 
-    def _allocation_rows(
-        self, model: Model, size: Size, signs: Characters, style: Style, names: Names, chip: int
-    ) -> list[Row]:
+    def _allocation_rows(self, model: Model, size: Size, signs: Characters, style: Style, names: Names) -> list[Row]:
         answer = model.answers.get(self._path(model))
         if answer is not None and answer.data is not None:
             self._answer = answer.data
@@ -153,7 +159,7 @@ class Allocations:
             head.append(("  asking...", "dim"))
         status = self._status(model, head, names, style)
         if data is not None and self._prompt is None:
-            status.append((f"  {_sizes(data['pools'], style)}", "bold"))
+            status.append((f"  {_whole(_sizes(data['pools'], style), style.width - width_of(status) - 2)}", "bold"))
         if answer is not None and answer.trouble:
             return [status, [], *_wrapped(answer.trouble, style=style, name="warn")]
         if data is None or not data["matched"] or not data["allocations"]:
@@ -166,7 +172,7 @@ class Allocations:
         self._seen = self._cursor.look(
             [allocation_rows.key(allocation) for allocation in allocations], height, first, total
         )
-        self._placed = arrange(allocation_rows.columns(size.width >= WIDE_COLUMNS, chip, allocations), size.width)
+        self._placed = arrange(allocation_rows.columns(size.width >= WIDE_COLUMNS, names, allocations), size.width)
         column, down = _SORTS[self._order()]
         rows = [status, heading(self._placed, size.width, signs, column, down)]
         writer = allocation_rows.Writer(self._placed, names, time_of(model), style)
@@ -192,11 +198,14 @@ class Allocations:
         summary, trouble = self._breakdown.look(model, by, self._wanted(model))
         status = self._status(model, [(summary, "bold")], names, style)
         if self._prompt is None:  # also names pools that are further down in the list
-            status.append((f"  {_sizes(self._breakdown.pools, style)}", "bold"))
+            room = style.width - width_of(status) - 2
+            status.append((f"  {_whole(_sizes(self._breakdown.pools, style), room)}", "bold"))
         if trouble:
             return [status, [], *_wrapped(trouble, style=style, name="warn")]
         rows = self._breakdown.rows(by, Size(size.width, size.height - 1), signs, style)
         self._seen = self._breakdown.seen
+        if not self._seen and summary != ASKING:
+            rows = [[], *_wrapped(self._nothing(model), style=style)]
         return [status, *rows]
 
     def _event_rows(
@@ -216,7 +225,8 @@ class Allocations:
         status = [*self._status(model, head, names, style), (f"  {each}", "dim")]
         shown, self._seen = self._follower.look(events, self._wanted(model), max(1, size.height - 2))
         if not shown:
-            why = "No event since this view was opened." if not events else "None of the last events fits the filters."
+            none = "No event since this view was opened." if model.playback is None else "No event up to this moment."
+            why = none if not events else "None of the last events fits the filters."
             if answer is not None and answer.trouble:
                 why = answer.trouble
             return [status, [], *_wrapped(why, style=style)]
@@ -252,6 +262,8 @@ class Allocations:
     def _nothing(self, model: Model) -> str:
         if self._filtered(model):
             return "No allocation matches the filters; escape clears them."
+        if model.playback is not None:
+            return "Nothing is allocated at this moment."
         return "Nothing is allocated: no process that reports holds anything. `ttmem run -- COMMAND` tracks a program."
 
     def _left_out(self, data: schema.Allocations) -> str:
@@ -362,6 +374,20 @@ def _shown(model: Model) -> tuple[str, ...]:
     return tuple(chip["chip"] for chip in model.chips) if model.wanted else ()
 
 
+def _whole(text: str, room: int) -> str:
+    """A list without the parts that do not fit: a number that is cut would be wrong.
+
+    >>> _whole("DRAM 24.3G, L1 34.2M", 20), _whole("DRAM 24.3G, L1 34.2M", 19)
+    ('DRAM 24.3G, L1 34.2M', 'DRAM 24.3G, ...')
+    """
+    parts, more = text.split(", "), ", ..."
+    if len(text) <= room:
+        return text
+    while len(parts) > 1 and len(", ".join(parts)) + len(more) > room:
+        parts.pop()
+    return ", ".join(parts) + more
+
+
 def _nobody_to_ask(model: Model) -> str | None:
     if model.snapshot is None:
         return "Waiting for the first snapshot."
@@ -378,8 +404,15 @@ def _count(data: schema.Allocations, every: int, filtered: bool) -> str:
     return f"{counted(data['matched'], 'allocation', 'allocations')}{of}"
 
 
-def _sizes(pools: dict[str, int], style: Style) -> str:
-    """The size of each pool. They are not added up, because cached programs use L1 in turn."""
+def _sizes(pools: Mapping[str, schema.SumOverChips], style: Style) -> str:
+    """The size of each pool on one chip, and if there is room, on all chips.
+
+    Pools are not added up, because cached programs use L1 in turn.
+    """
     wide = style.width >= WIDE_COLUMNS
     names, size_of = (POOLS, human) if wide else (_SHORT_POOLS, short_size)
-    return ", ".join(f"{names.get(pool, pool)} {size_of(size)}" for pool, size in pools.items())
+    each = ", ".join(f"{names.get(pool, pool)} {per_chip(sums, size_of, style.ascii)}" for pool, sums in pools.items())
+    if all(sums["chips"] < 2 for sums in pools.values()):
+        return each
+    every = ", ".join(f"{names.get(pool, pool)} {size_of(sums['bytes'])}" for pool, sums in pools.items())
+    return f"per chip: {each}" + (f"; all chips: {every}" if wide else "")

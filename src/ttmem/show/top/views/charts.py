@@ -23,6 +23,7 @@ _JUMP_CELLS = 10  # step of the cursor with shift
 _DEFAULT_SECONDS = 300  # automatic window without data, and minimum window of requests
 _CURSOR_STEPS = {"left": -1, "right": 1, "shift+left": -_JUMP_CELLS, "shift+right": _JUMP_CELLS}
 _PHASES = "/phases"
+_MOST_ZOOM = 7
 
 
 class Grid(NamedTuple):
@@ -94,11 +95,14 @@ class Charts:
         self._kept: dict[tuple[str, str], Any] = {}
         self._histories = HistoryLoader()
         self._phases_time = 0.0
+        self._zoom = 0  # of a recording, a part of 1 / 2 ** _zoom is drawn
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def wants(self, model: Model) -> list[str]:
         """The history of each chip, one after another, each once; and phases if they are drawn."""
+        if model.playback is not None:
+            return []  # the feed has all of its history
         out = [_PHASES] if self.zoomed or len(model.chips) <= _FEW_CHIPS else []
         answer = model.answers.get(_PHASES)
         if answer is not None and answer.data is not None and answer.time != self._phases_time:
@@ -110,7 +114,11 @@ class Charts:
     # -- keys and clicks -----------------------------------------------------------------------------------------
 
     def press(self, key: str, model: Model) -> bool:
-        if key in ("w", "W", "upper_w"):
+        if model.playback is not None and key in ("w", "W", "upper_w", "a"):
+            self._zoom = 0 if key == "a" else max(0, min(_MOST_ZOOM, self._zoom + (-1 if key == "w" else 1)))
+        elif model.playback is not None and key in _CURSOR_STEPS:
+            return False  # the cursor is the moment
+        elif key in ("w", "W", "upper_w"):
             at = WINDOWS_SECONDS.index(self._window(model)) + (1 if key == "w" else -1)
             self.window = WINDOWS_SECONDS[max(0, min(len(WINDOWS_SECONDS) - 1, at))]
         elif key == "a":
@@ -141,6 +149,8 @@ class Charts:
                 cell = x - tile.x - tile.left
                 if y == tile.y:
                     self.zoomed = not self.zoomed if model.selected == tile.chip_id else self.zoomed
+                elif 0 <= cell < tile.cells and self._drawn is not None and model.playback is not None:
+                    model.playback.go(self._drawn.moment(cell, tile.cells))
                 elif 0 <= cell < tile.cells and self._drawn is not None:
                     self._cursor = self._drawn.moment(cell, tile.cells)
                 model.selected = tile.chip_id
@@ -193,8 +203,12 @@ class Charts:
             return [fitted([("No chip is known, so there is nothing to draw.", "dim")], size.width)][: size.height]
         if len(self._kept) > 8 * len(model.chips):
             self._kept.clear()  # drop charts of chips that are gone
-        window = self._window(model)
-        self._drawn = drawing = Drawing(model.until, window, self.peaks, self._range(), self._cursor)
+        if model.playback is None:
+            drawing = Drawing(model.until, self._window(model), self.peaks, self._range(), self._cursor)
+        else:
+            span = model.span(model.playback.length / 2**self._zoom if self._zoom else None)
+            drawing = Drawing(span.until, span.window, self.peaks, self._range(), span.cursor, span.origin)
+        self._drawn = drawing
         pen = ChipPainter(model, signs, drawing, self._kept)
         chip = model.chip()
         quantities = METRICS[self._metric()]
@@ -234,14 +248,18 @@ class Charts:
 
     def _head(self, quantities: Sequence[Quantity], drawing: Drawing, width: int, signs: Characters) -> Row:
         """The metric and the window, then the cursor's time, or as many keys as fit."""
-        words = f"{self._metric()}, last {_window_words(drawing.window)}"
+        if drawing.origin is None:
+            words = f"{self._metric()}, last {_window_words(round(drawing.window))}"
+        else:
+            words = f"{self._metric()}, {f'{drawing.window:.3g} s' if self._zoom else 'the whole recording'}"
         title = (f"{words[:1].upper()}{words[1:]}", "title")
-        automatic: Row = [] if self.window in WINDOWS_SECONDS else [(" (automatic)", "dim")]
+        known = self.window in WINDOWS_SECONDS or drawing.origin is not None
+        automatic: Row = [] if known else [(" (automatic)", "dim")]
         legend: Row = []
         for quantity in quantities if len(quantities) > 1 else ():
             sign = quantity.sign if signs.ascii else "━━"
             legend += [("  ", ""), (sign, quantity.style), (f" {quantity.title}", "")]
-        if drawing.cursor is not None and self._tiles and self._tiles[0].cells > 0:
+        if drawing.origin is None and drawing.cursor is not None and self._tiles and self._tiles[0].cells > 0:
             since, until = drawing.cell_times(self._tiles[0].cells)
             ago = duration(max(0.0, drawing.until - until))
             there: Row = [("  cursor ", "dim"), (moment(since, until), "bold"), (f", {ago} ago", "")]
@@ -253,7 +271,7 @@ class Charts:
         for key, what in (
             ("w W a", "window"),
             ("m", "metric"),
-            ("left right", "cursor"),
+            ("left right", "cursor" if drawing.origin is None else "moment"),
             ("z", "zoom"),
             ("p", "peaks"),
         ):

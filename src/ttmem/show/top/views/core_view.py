@@ -9,7 +9,17 @@ from urllib.parse import urlencode
 
 from ttmem.model.units import human
 from ttmem.show.chip_table import Names, percent, share
-from ttmem.show.l1_text import MOST_CORES, at_least, floor_text, known, program_of, program_text, worst_core
+from ttmem.show.l1_text import (
+    MOST_CORES,
+    at_least,
+    floor_text,
+    known,
+    last_program,
+    program_of,
+    program_text,
+    size_text,
+    worst_core,
+)
 from ttmem.show.text import Style, wrap
 from ttmem.show.top.parts.core_grid import headroom_style, map_rows, snapshot
 from ttmem.show.top.parts.heat_map import HEADROOM, USED, Form, form_of, grid_rows, key_row, legend
@@ -52,7 +62,7 @@ class Cores:
         self._recent = RecentHistory()
 
     def wants(self, model: Model) -> list[str]:
-        if model.snapshot is None or not model.snapshot["server"] or model.selected is None:
+        if not model.answering or model.selected is None:
             return []
         paths = [self._path(model, core=True)]
         if self._data(model) is None:
@@ -80,6 +90,10 @@ class Cores:
             self._core = min(self._core[0], grid["x"] - 1), min(self._core[1], grid["y"] - 1)
         return self._answer
 
+    def forget(self) -> None:
+        """Drop the last answer: it is of another moment."""
+        self._answer = None
+
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self, model: Model, size: Size, signs: Characters) -> list[Row]:
@@ -99,7 +113,11 @@ class Cores:
             if beside
             else Size(0, high - _BELOW_ROWS)
         )
-        form = self._form = form_of(data, room)
+        form = form_of(data, room)
+        lines = len(_wrapped(legend(data, self.heat, form), form.width, signs))
+        if beside and lines > 2:  # leave room for a longer legend
+            form = form_of(data, Size(room.width, high - 2 - lines))
+        self._form = form
         grid = grid_rows(data, self.heat, self._core, form, signs)
         words = legend(data, self.heat, form)
         if beside:
@@ -138,7 +156,7 @@ class Cores:
         row: Row = [
             (self._name(model, style), "title"),
             ("  least headroom ", ""),
-            (human(headroom), headroom_style(headroom, data)),
+            (size_text(headroom), headroom_style(headroom, data)),
             (f"  used {at_least(data)}{human(used)} of {human(capacity)}, {percent(share(used, capacity))}", ""),
             (f"  fullest core {percent(share(data['max_core'], size))}", ""),
             ("  with firmware and kernel ring", "dim"),
@@ -219,7 +237,7 @@ class Cores:
 def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row]:
     """Used and free bytes, and the owners on both sides of the gap."""
     size = known(data["l1"])["size"]
-    first: Span = (f"headroom {human(core['headroom'])}", headroom_style(core["headroom"], data))
+    first: Span = (f"headroom {size_text(core['headroom'])}", headroom_style(core["headroom"], data))
     parts = [
         f"largest free block {human(core['largest_free'])}",
         f"used {human(core['used'])} {percent(share(core['used'], size))}",
@@ -235,20 +253,19 @@ def _numbers(core: schema.CoreRow, data: schema.Cores, style: Style) -> list[Row
             rows[-1].append((f", {text}", ""))
     floor = data["floor"]["address"]
     above = "not known" if floor is None else style.clean(floor_text(data))
-    program = program_of(data, core["program"])
-    ran = style.clean(program_text(program)) if program else "nothing" if core["headroom"] is not None else "not known"
+    ran = style.clean(last_program(data, core))
 
     def side(what: str, address: int | None, whose: str, name: str) -> Row:
-        head = f"{what:13}{'-' if address is None else f'{address:#x}':>8} "
+        head = f"{what:14}{'-' if address is None else f'{address:#x}':>8} "
         return [(head, "dim"), (shortened(whose, max(0, style.width - len(head)), style), name)]
 
-    rows += [side("buffers from", floor, above, "l1"), side("last run to", core["end"], ran, "cb")]
+    rows += [side("lowest buffer", floor, above, "l1"), side("last run ends", core["end"], ran, "cb")]
     worst = core["worst"]
     if worst is not None and worst["end"] > (core["end"] or 0):
         left = worst["headroom"]
         words = "" if left is None else f"{human(left)} left, "
         words += style.clean(program_text(program_of(data, worst["program"])))
-        rows.append(side("largest to", worst["end"], words, "bad" if left is not None and left < 0 else ""))
+        rows.append(side("highest end", worst["end"], words, "bad" if left is not None and left < 0 else ""))
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ttmem.documents.common_text import anomaly_line
+from ttmem.documents.common_text import anomaly_line, source_state
 from ttmem.show.chip_table import Names, chip_table, too_full
 from ttmem.show.kind_table import breakdowns
 from ttmem.show.process_table import process_table
@@ -72,7 +72,7 @@ class Overview:
         rows = self._chips(model, names, style, room[0] - 1)
         if under:
             rows += [*_fewer(under, room[1] - 1), []]
-        rows += _cut(processes, room[2] - 1, "4 shows all processes")
+        rows += _cut(processes, room[2] - 1, "press 4 for all processes")
         if beside:
             rows = _side_by_side(rows, _fewer(details, height), width)
         if chip is not None:
@@ -91,13 +91,16 @@ class Overview:
             self._shown = []
             driver = None if model.snapshot is None else model.snapshot.get("driver")
             why = "the driver shows none" if not driver or driver["loaded"] else "the driver is not loaded"
-            return [[(f"No chip is known: {why}, and no process has reported one.", "warn")]]
+            words = f"No chip is known: {why}, and no process has reported one."
+            if model.playback is not None:
+                words = "No chip is known at this moment: no process has reported one yet."
+            return [[(words, "warn")]]
         count = max(1, room - 1)
         chosen = next((place for place, chip in enumerate(chips) if chip["chip"] == model.selected), 0)
         self._top = max(0, min(max(self._top, chosen - count + 1), chosen, len(chips) - count))
         shown = chips[self._top : self._top + count]
         self._shown = [chip["chip"] for chip in shown]
-        head, *lines = _headed(chip_table([_local(chip) for chip in shown], names, style))
+        head, *lines = _headed(chip_table(shown, names, style))
         rows = [head]
         for chip_id, row in zip(self._shown, lines):
             rows.append(over(fitted(row, style.width), "select") if chip_id == model.selected else row)
@@ -112,9 +115,9 @@ class Overview:
             return _headed(process_table(model.processes, model.chips, names, style))
         shown = _on(chip, model.processes)
         others = len(model.processes) - len(shown)
-        rest = f"{others} on other chips: a shows all" if others else ""
+        rest = f"{others} on other chips; press a for all" if others else ""
         if not shown:
-            return [[(f"No process has chip {names.short(chip['chip'])}. {rest}".rstrip(" "), "dim")]]
+            return [[(f"No process uses chip {names.short(chip['chip'])}. {rest}".rstrip(" "), "dim")]]
         rows = _headed(process_table(shown, [chip], names, style))
         return [*rows, [(f"  and {rest}", "dim")]] if others else rows
 
@@ -220,13 +223,6 @@ def _coloured(row: Row) -> Row:
     ]
 
 
-def _local(chip: ChipRow) -> ChipRow:
-    """A chip for the table; "R" marks the remote chip of a board, which has no telemetry of its own."""
-    if not chip["remote"] or chip["telemetry"] is not None:
-        return chip
-    return {**chip, "remote": None, "board": f"{chip['board'] or '-'} R"}
-
-
 def _on(chip: ChipRow, processes: list[ProcessRow]) -> list[ProcessRow]:
     """The processes that use a chip, with their shares of that chip only."""
     found: list[ProcessRow] = []
@@ -245,9 +241,9 @@ def _note(model: Model, snapshot: Snapshot, names: Names, style: Style) -> list[
     if any(snapshot["anomalies"].values()):
         notes.append((anomaly_line(snapshot["anomalies"]), "warn"))
     sources = [source for source in model.sources if source["detail"]]
-    notes += [(f"{source['name']} {source['state']}: {source['detail']}", "dim") for source in sources]
+    notes += [(f"{source_state(source)}: {source['detail']}", "dim") for source in sources]
     if not notes:
         return []
-    more = f"  (+{len(notes) - 1})" if len(notes) > 1 else ""
+    more = f"  (+{len(notes) - 1} note{'s' if len(notes) > 2 else ''})" if len(notes) > 1 else ""
     text, colour = notes[0]
     return [[(style.cut(text, style.width - len(more)), colour), (more, "dim")]]

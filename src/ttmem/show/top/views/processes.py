@@ -64,9 +64,12 @@ class Processes:
 
     kept = ("sort", "turned", "tree")  # attributes that are stored between runs
 
-    def __init__(self, *, root: str = "/", booted: float | None = None) -> None:
+    def __init__(self, *, root: str | None = "/", booted: float | None = None) -> None:
+        """``root`` has the files of the machine; None if the processes are not on this machine, as in a recording."""
         self._root = root
-        self._booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if booted is None else booted
+        if booted is None and root is not None:
+            booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._booted = booted  # None: not known
         self._parents = Parents(root)
         self._cursor = Cursor()
         self.sort, self.turned = "dram", False
@@ -233,6 +236,9 @@ class Processes:
             model.message = "no process is chosen"
             return
         process = entry.process
+        if self._root is None:
+            model.message = "no signals: this is a recording"
+            return
         try:
             pid, start = check(process, readonly=model.readonly)
         except Refused as why:
@@ -248,7 +254,7 @@ class Processes:
             model.message = "nothing was sent"
             return
         try:
-            send(pid, start, number, self._root)
+            send(pid, start, number, self._root or "/")
         except Refused as why:
             model.message = str(why)
             return
@@ -270,5 +276,5 @@ def _nothing(model: Model, text: str, style: Style) -> list[Row]:
         sentences = [f"No process matches {style.clean(text)!r}; escape clears the filter."]
     else:
         sentences = ["No process uses a chip, and none has reported anything.", no_server(model) or ""]
-        sentences.append("`ttmem run -- COMMAND` starts a program so that all it allocates is tracked.")
+        sentences.append("`ttmem run -- COMMAND` starts a program and tracks everything that it allocates.")
     return [[(row, "dim")] for sentence in sentences for row in wrap(style.clean(sentence), style, "  ", " ")]

@@ -23,11 +23,11 @@ _TOPS = rf"src|tests|native|benchmarks|{FOLDERS}"
 MODULE_PATH = re.compile(rf"(?<![\w/.])(?:\.\./)?((?:{_TOPS})/[\w/]+\.(?:py|cpp|h|def))\b")
 # In the examples of documents, files of a user's project.
 EXAMPLES = {"tests/test_model.py", "demo/model.py"}
-# Unit tests of more than one module, or of no module: the name says what they are about.
+# Unit tests of several modules, or of no module: the name describes their subject.
 DESCRIPTIVE = {
     "agent_package", "doctests", "fuzz", "fuzz_grammar", "fuzz_imports", "imports", "json_page", "layers",
     "ledger_properties", "mesh_properties", "mock_toolchain", "plain_english", "ring_layout", "rings_hostile",
-    "security_page", "smi_machines", "smi_parts", "smi_properties", "top_screens", "tree", "workloads",
+    "security_page", "smi_machines", "smi_parts", "smi_properties", "source_tree", "top_screens", "workloads",
 }  # fmt: skip
 
 
@@ -66,8 +66,8 @@ def test_a_path_in_a_document_exists(page: Path) -> None:
 
 
 def test_paths_are_found() -> None:
-    text = "see `account/ledger.py`, [layout](../native/src/layout.h), and tests/unit/test_tree.py; not /a/tests/x.py"
-    assert MODULE_PATH.findall(text) == ["account/ledger.py", "native/src/layout.h", "tests/unit/test_tree.py"]
+    text = "see `account/ledger.py`, [layout](../native/src/layout.h), and tests/unit/test_units.py; not /a/tests/x.py"
+    assert MODULE_PATH.findall(text) == ["account/ledger.py", "native/src/layout.h", "tests/unit/test_units.py"]
 
 
 def test_a_unit_test_has_the_name_of_its_module() -> None:

@@ -4,16 +4,20 @@
 // A compile step leaves an empty file. A link step leaves a RISC-V executable that tt-metal's loader accepts: it lies
 // where the linker script (-T) puts .text and .data, with the firmware's symbols (--just-symbols) where the script
 // names them. Its code is a jump over no-operations; how many is decided by the kernel's name, so that kernels differ
-// in size and each has the same size in every run.
+// in size and each has the same size in every run. With TTMEM_SMALL_KERNELS all are as small as possible: sizes that
+// are not real must not fill the kernel ring.
 //
 //   file: header | program headers | .text | .data | .rela.text | .symtab | .strtab | .shstrtab | section headers
 //   code: _start: j kernel_main ; kernel_main: nop ... nop, ret
 //
-// VERSION, given at build time, is what --version says; the wheel looks its prebuilt firmware up by it. FIRMWARE is where
-// that lies: a wheel that has none for a mock device and wants to build it gets what it has for other devices.
+// It is called as <root>/runtime/sfpi/compiler/bin/riscv-tt-elf-g++. --version says what <root>/tt_metal/sfpi-version
+// says, because ttnn looks its prebuilt firmware up by the version of the compiler. That firmware is in
+// <root>/tt_metal/pre-compiled: a ttnn that has none for a mock device and wants to build it gets what it has for other
+// devices.
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdio>
@@ -39,7 +43,7 @@ constexpr uint32_t TEXT_WORDS_MIN = 256, TEXT_WORDS_SPAN = 1536;  // 1 to 7 KiB;
 constexpr uint32_t DATA_WORDS_SPAN = 33;  // up to 128 bytes; the smallest local memory has 2 KiB
 
 [[noreturn]] void fail(const std::string& what) {
-    std::fprintf(stderr, "stub compiler: %s\n", what.c_str());
+    std::fprintf(stderr, "stand-in for the kernel compiler: %s\n", what.c_str());
     std::exit(1);
 }
 
@@ -218,8 +222,9 @@ private:
         } else if (const auto symbol = symbols_.find(text); symbol != symbols_.end()) {
             place.address = symbol->second;
         } else {
-            fail(path_ + " puts " + section + " at " + text + ", which the stub cannot work out; it links kernels " +
-                 "only, so the version it prints must be that of the wheel's prebuilt firmware");
+            fail(path_ + " puts " + section + " at " + text +
+                 ", which the stand-in cannot work out; it links kernels " +
+                 "only, so ttnn needs prebuilt firmware for the version it prints");
         }
         return place;
     }
@@ -232,16 +237,40 @@ private:
     std::map<std::string, uint32_t> origin_;
 };
 
-// The wheel's firmware for the core of <cache>/<build>/firmware/<core>/<core>.<number of the run>.elf, or nothing.
-std::string prebuilt(const Command& command) {
+// The root of ttnn, by the path that this program was called by; it may be a link, which is not followed.
+std::filesystem::path root_of(const char* called_as) {
+    std::filesystem::path path = called_as;
+    for (int folders = 0; folders < 5; folders++) {
+        path = path.parent_path();
+    }
+    return path;
+}
+
+// Its compiler's version, from lines such as sfpi_version='7.89.0' and sfpi_build=1050.
+std::string version_of(const std::filesystem::path& root) {
+    std::istringstream lines(read((root / "tt_metal" / "sfpi-version").string()));
+    std::string version, build;
+    for (std::string line; std::getline(lines, line);) {
+        line.erase(std::remove(line.begin(), line.end(), '\''), line.end());
+        if (starts_with(line, "sfpi_version=")) {
+            version = line.substr(line.find('=') + 1);
+        } else if (starts_with(line, "sfpi_build=")) {
+            build = "[" + line.substr(line.find('=') + 1) + "]";
+        }
+    }
+    return version + build;
+}
+
+// The prebuilt firmware for the core of <cache>/<build>/firmware/<core>/<core>.<number of the run>.elf, or nothing.
+std::string prebuilt(const Command& command, const std::filesystem::path& firmware) {
     namespace fs = std::filesystem;
     const fs::path folder = fs::path(command.output).parent_path();
-    if (folder.parent_path().filename() != "firmware" || !fs::is_directory(FIRMWARE)) {
+    if (folder.parent_path().filename() != "firmware" || !fs::is_directory(firmware)) {
         return {};
     }
     const bool wormhole = command.script.find("/wormhole/") != std::string::npos;  // its ethernet cores have one RISC-V
     fs::path chosen;
-    for (const auto& build : fs::directory_iterator(FIRMWARE)) {
+    for (const auto& build : fs::directory_iterator(firmware)) {
         const fs::path core = build.path() / folder.filename() / (folder.filename().string() + ".elf");
         if (fs::exists(build.path() / "erisc") == wormhole && fs::exists(core) && (chosen.empty() || core < chosen)) {
             chosen = core;
@@ -288,11 +317,12 @@ private:
 };
 
 std::string link(const Script& script, const std::string& name) {
+    const bool small = std::getenv("TTMEM_SMALL_KERNELS") != nullptr;
     const uint32_t seed = hash(name);
     Words text{JUMP_TO_NEXT};
-    text.resize(1 + TEXT_WORDS_MIN + seed % TEXT_WORDS_SPAN, NOP);
+    text.resize(small ? 2 : 1 + TEXT_WORDS_MIN + seed % TEXT_WORDS_SPAN, NOP);
     text.push_back(RET);
-    const Words data((seed >> 16) % DATA_WORDS_SPAN, seed);
+    const Words data(small ? 0 : (seed >> 16) % DATA_WORDS_SPAN, seed);
     const auto text_size = static_cast<uint32_t>(text.size() * sizeof(uint32_t));
     const auto data_size = static_cast<uint32_t>(data.size() * sizeof(uint32_t));
     const Script::Place code = script.text(), variables = script.data();
@@ -344,8 +374,8 @@ std::string link(const Script& script, const std::string& name) {
     } else {
         section(DATA, 7, SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, variables.address, image.add(data), data_size, 0);
         const uint32_t loaded_at = variables.packed ? code.address + text_size : variables.address;
-        segments[1] = {PT_LOAD,   sections[DATA].sh_offset, variables.address, loaded_at,
-                       data_size, data_size,                PF_R | PF_W,       4};
+        segments[1] = {
+            PT_LOAD, sections[DATA].sh_offset, variables.address, loaded_at, data_size, data_size, PF_R | PF_W, 4};
     }
     section(RELA, 13, SHT_RELA, 0, 0, image.add(relocations), sizeof(Elf32_Rela), sizeof(Elf32_Rela));
     sections[RELA].sh_link = SYMTAB;
@@ -368,7 +398,7 @@ std::string link(const Script& script, const std::string& name) {
 int main(int count, char** arguments) {
     const Command command = parse(count, arguments);
     if (command.version) {
-        std::puts("riscv-tt-elf-g++ (tenstorrent/sfpi:" VERSION ") 15.1.0");
+        std::printf("riscv-tt-elf-g++ (tenstorrent/sfpi:%s) 15.1.0\n", version_of(root_of(arguments[0])).c_str());
         return 0;
     }
     if (command.output.empty()) {
@@ -384,7 +414,7 @@ int main(int count, char** arguments) {
     if (command.script.empty()) {
         fail("no linker script (-T)");
     }
-    const std::string firmware = prebuilt(command);
+    const std::string firmware = prebuilt(command, root_of(arguments[0]) / "tt_metal" / "pre-compiled");
     write(command.output, firmware.empty() ? link(Script(command), kernel_name(command.output)) : firmware);
     return 0;
 }

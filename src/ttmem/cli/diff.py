@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare two runs: what one holds that the other does not, and how the figures of the whole run changed.
+
+OLD and NEW are recordings (`ttmem run --record`) or documents (`ttmem run --json`). Allocations are matched by
+operation, shape, kind and stack, also if lines have moved.
+
+Exit code: 0, or 4 if a limit of --fail is exceeded, 5 if a figure of --fail is not known, 1 if a file cannot be read,
+2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from ttmem.cli import CommandError, UsageError, complain
+from ttmem.cli.recorded import is_failure, moment_of, opened
+from ttmem.compare.diff_document import BY, Limit, compare
+from ttmem.compare.run_side import run_side
+from ttmem.compare.sides import CompareError
+from ttmem.documents.diff_words import FIGURES
+from ttmem.model.units import parse
+from ttmem.recording.blocks import FILE_MAGIC
+from ttmem.show.diff_text import render
+from ttmem.show.text import style_of
+
+if TYPE_CHECKING:
+    from ttmem.compare.sides import Side
+
+OVER, UNKNOWN = 4, 5  # as for the limits of `ttmem run`
+_MOMENT = re.compile(r"end|failure|peak(:.+)?|phase:.+")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old", metavar="OLD", help="recording or run document to compare with")
+    parser.add_argument("new", metavar="NEW", help="recording or run document that may have changed")
+    parser.add_argument(
+        "--at", metavar="MOMENT", default="peak",
+        help="moment of both recordings: peak, peak:l1, peak:dram@CHIP, end, failure, phase:NAME (default: peak)",
+    )  # fmt: skip
+    parser.add_argument("--by", choices=BY, help="group by this (default: line)")
+    parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.diff/1"')
+    parser.add_argument(
+        "--fail", metavar="LIMITS", type=_limits, default=[],
+        help="exit 4 if a figure became worse by more than this, such as dram:1%%,l1:0,allocations:10; figures: "
+        + ", ".join(FIGURES),
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-color", action="store_true", help="print no colours (the default in a pipe, and with NO_COLOR)"
+    )
+
+
+def _limits(text: str) -> list[Limit]:
+    found = []
+    for one in text.split(","):
+        name, colon, amount = one.partition(":")
+        if name not in FIGURES or not colon:
+            raise argparse.ArgumentTypeError(
+                f"{one!r} is not a limit: write FIGURE:AMOUNT; figures: {', '.join(FIGURES)}"
+            )
+        try:
+            if amount.endswith("%"):
+                share = float(amount[:-1]) / 100
+                if not 0 <= share < 1e6:
+                    raise ValueError
+                found.append(Limit(name, one, None, share))
+            else:
+                found.append(Limit(name, one, parse(amount), None))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{amount!r} of {one!r} is neither a size nor a percentage") from None
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    if not _MOMENT.fullmatch(args.at):
+        raise UsageError(f"--at {args.at}: a moment of both recordings is peak, peak:POOL, end, failure or phase:NAME")
+    by = args.by or "line"
+    try:
+        found = compare(_read(args.old, args.at, by), _read(args.new, args.at, by), by, args.fail)
+    except CompareError as error:
+        if not str(error).startswith("--fail"):
+            raise CommandError(str(error)) from None
+        complain(f"ttmem diff: {error}")
+        return UNKNOWN
+    print(json.dumps(found) if args.json else render(found, style_of(sys.stdout, colour=not args.no_color)))
+    return OVER if found["exceeded"] else 0
+
+
+def _read(path: str, at: str, by: str) -> Side:
+    document = _document(path)
+    if document is None:
+        from ttmem.compare.recorded_side import recorded_side
+
+        with opened(path) as recording:
+            return recorded_side(recording, moment_of(recording, at), by, is_failure)
+    if at != "peak":
+        raise UsageError(f"--at {at}: {path} is no recording; the document of a run has only the peak")
+    try:
+        return run_side(path, document, by)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, CompareError):
+            raise
+        raise CommandError(f"{path} is not a complete document of `ttmem run --json`") from None
+
+
+def _document(path: str) -> dict[str, object] | None:
+    """The JSON of a file; None if it is something else, such as a recording."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(FILE_MAGIC)) == FILE_MAGIC:
+                return None
+            file.seek(0)
+            found = json.load(file)
+    except IsADirectoryError:
+        return None  # a recording of several segments
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise CommandError(f"{path} is neither a recording nor the output of `ttmem run --json`") from None
+    if not isinstance(found, dict):
+        raise CommandError(f"{path} is neither a recording nor the output of `ttmem run --json`")
+    return found

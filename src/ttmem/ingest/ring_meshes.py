@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The meshes of one agent: which are open, what each record needs to know of its mesh, and their audits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ttmem.account.size_extremes import Sizes
+from ttmem.ingest.ring_listener import RingListener
+from ttmem.model.events import Audited, Device, DeviceClosed, DeviceOpened, Event, Extra
+from ttmem.model.kinds import Kind
+from ttmem.model.validation import MAX_BANKS, check, check_reserved
+from ttmem.wire.agent_ring import (
+    BINARY,
+    KEPT,
+    MESH_SIZE,
+    PER_CORE,
+    SHARED,
+    Mesh,
+    Record,
+    Ring,
+    RingError,
+    chip_info,
+    geometry_of,
+)
+
+_GONE = (0, 0)
+_FIRST_PART = int(Kind.CB)
+_UNKNOWN_LAYOUT = 255
+_MOST_EXTRAS = 50_000  # of one mesh
+
+
+class MeshView:
+    """What each record of a mesh needs to know of it."""
+
+    __slots__ = ("allocator", "banks", "device", "extras", "numbers", "sizes")
+
+    def __init__(self, mesh: Mesh, numbers: tuple[int, ...], sizes: Sizes | None) -> None:
+        self.numbers = numbers  # Metal's, of its chips
+        self.device: Device = numbers[0] if len(numbers) == 1 else numbers
+        self.allocator = mesh.parent + 1
+        self.banks = tuple(bank.banks for bank in mesh.banks)  # by buffer kind
+        self.sizes = sizes
+        self.extras: dict[tuple[int, ...], Extra] = {}  # buffers share them: the same few occur again and again
+
+
+class RingMeshes:
+    """Meshes by their index in the agent's memory. An index is used again when its mesh was closed."""
+
+    def __init__(self, ring: Ring, listener: RingListener) -> None:
+        self._ring = ring
+        self._listener = listener
+        self.views: dict[int, MeshView] = {}
+        self.completeness: float | None = None  # the worst of all audits so far
+        self._rows: dict[int, bytes] = {}  # open meshes that are no submeshes, each with its row at the last look
+        self._opened_as: dict[int, tuple[int, ...]] = {}  # open meshes, and which of all meshes of that index each is
+        self._audits: dict[int, int] = {}  # mesh -> audits seen
+        self.sizes: dict[int, Sizes] = {}  # of open meshes whose sizes the listener wants
+
+    @property
+    def any_open(self) -> bool:
+        return bool(self._rows)
+
+    def view(self, number: int) -> MeshView:
+        return self.views.get(number) or self._new_view(number)
+
+    def _new_view(self, number: int) -> MeshView:
+        ring = self._ring
+        mesh = ring.mesh(number)
+        if mesh.state == 0:
+            raise RingError(f"mesh {number} was never opened")
+        if mesh.parent >= ring.mesh_count:
+            raise RingError(f"mesh {number} is a submesh of mesh {mesh.parent}, which cannot be")
+        if any(bank.banks > MAX_BANKS for bank in mesh.banks):
+            raise RingError(f"mesh {number} has more than {MAX_BANKS} banks")
+        numbers = tuple(chip.number for chip in ring.chips_of(mesh))
+        sizes = self.sizes.get(mesh.parent)
+        if sizes is not None and len(numbers) > len(sizes.numbers):
+            sizes.numbers = numbers
+        view = self.views[number] = MeshView(mesh, numbers, sizes)
+        return view
+
+    def extra(self, view: MeshView, record: Record) -> Extra:
+        """What is known of an allocation beside where it is. Buffers with the same properties share one object."""
+        flags = record.flags
+        tag, shape, stack = self._ring.cause(record.name)
+        if record.kind >= _FIRST_PART:
+            if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
+                tag = "{} ({}: {} B)".format(*tag.split("\t", 2))
+            return Extra(None, self._ring.mask(record.cores), 0, tag, bool(flags & SHARED), stack=stack)
+        reserved = record.per_bank * (record.core_count if flags & PER_CORE else view.banks[record.kind])
+        check_reserved(reserved)
+        extra = Extra(
+            reserved,
+            allocator=view.allocator,
+            tag=tag,
+            layout=None if record.layout == _UNKNOWN_LAYOUT else record.layout,
+            core_count=record.core_count,
+            binary=bool(flags & BINARY),
+            shape=shape,
+            stack=stack,
+            kept=bool(flags & KEPT),
+            per_core=bool(flags & PER_CORE),
+        )
+        if len(view.extras) >= _MOST_EXTRAS:
+            view.extras.clear()
+        key = record.kind, record.layout, flags, record.per_bank, record.core_count, record.name
+        view.extras[key] = extra
+        return extra
+
+    def took_per_core(self, view: MeshView) -> None:
+        """A buffer has a separate address on each core: no allocator of these chips has the same free L1 on all."""
+        chips = set(view.numbers)
+        for sizes in self.sizes.values():
+            if chips.intersection(sizes.numbers):
+                sizes.took_per_core()
+
+    # -- opening and closing -------------------------------------------------------------------------------------
+
+    def opened(self, number: int, before: int = 0) -> Iterator[Event]:
+        """A mesh was opened. ``before`` is the bytes in its banks that were allocated before the agent could see it."""
+        self._forget(number)
+        ring = self._ring
+        mesh = ring.mesh(number)
+        self._opened_as[number] = _identity(mesh)
+        if mesh.parent != number:
+            return  # a submesh: its chips are open already
+        geometry = geometry_of(mesh, ring.mask(mesh.cores))
+        if geometry is not None and number not in self.sizes:
+            sizes = self._listener.opened(mesh, geometry, before)
+            if sizes is not None:
+                self.sizes[number] = sizes
+        for chip in ring.chips_of(mesh):
+            self._rows[number] = b""
+            yield DeviceOpened(chip.number, chip_info(chip, geometry))
+
+    def closed(self, number: int) -> Iterator[Event]:
+        """A mesh was closed, and its submeshes with it."""
+        view = self.view(number)
+        self._take_audit(number, self._ring.mesh(number))  # the last one, made when it began to close
+        self._audits.pop(number, None)
+        self._rows.pop(number, None)
+        devices = {one.device: None for one in self.views.values() if one.allocator == view.allocator}
+        self._forget(number)
+        self._opened_as.pop(number, None)
+        self.sizes.pop(number, None)
+        others = {one.device for one in self.views.values()}
+        for device in {view.device: None, **devices}:
+            if device in others:
+                yield Audited(device, view.allocator, _GONE, _GONE, _GONE, _GONE)
+            else:
+                yield DeviceClosed(device)
+
+    def changed(self) -> Iterator[Event]:
+        """Close and open the meshes that were closed and opened since the last record that was read."""
+        before = dict(self._opened_as)
+        now = {number: _identity(mesh) for number, mesh in enumerate(self._ring.meshes()) if mesh.state == 1}
+        for number, identity in before.items():
+            if now.get(number) != identity:
+                yield from self._closed_unseen(number, is_submesh=identity[-1] != number)
+        for number, identity in now.items():
+            if before.get(number) != identity:
+                yield from self.opened(number)
+
+    def _closed_unseen(self, number: int, *, is_submesh: bool) -> Iterator[Event]:
+        view = self.views.get(number)
+        self._audits.pop(number, None)
+        self._opened_as.pop(number, None)
+        self._forget(number)
+        if is_submesh:
+            return
+        self._listener.lost_close()
+        self.sizes.pop(number, None)
+        self._rows.pop(number, None)
+        if view is not None:
+            yield Audited(view.device, number + 1, _GONE, _GONE, _GONE, _GONE)
+
+    def _forget(self, number: int) -> None:
+        """Forget a mesh and its submeshes. The index may be another mesh's from now on."""
+        for index in [i for i, view in self.views.items() if i == number or view.allocator == number + 1]:
+            del self.views[index]
+
+    # -- audits --------------------------------------------------------------------------------------------------
+
+    def audits(self) -> Iterator[tuple[int, Audited]]:
+        """The last audit of each open mesh and its time, if it is new. Only rows that changed are decoded."""
+        rows = self._ring.mesh_rows(max(self._rows, default=-1) + 1)
+        for number, before in self._rows.items():
+            row = rows[number * MESH_SIZE : (number + 1) * MESH_SIZE]
+            if row == before:
+                continue
+            self._rows[number] = row
+            mesh = self._ring.mesh(number)
+            event = self._take_audit(number, mesh) if mesh.state == 1 else None
+            if event is not None:
+                yield mesh.audited, event._replace(device=self.view(number).device)
+
+    def _take_audit(self, number: int, mesh: Mesh) -> Audited | None:
+        """A mesh's last audit, if it is a new one."""
+        if mesh.turn & 1 or mesh.audits == self._audits.get(number, 0):
+            return None  # its writer is changing it now, or was killed while it did
+        self._audits[number] = mesh.audits
+        event = _audit_of(mesh)
+        check(event)
+        both, either = event.agreement
+        share = both / either if either else 1.0
+        self.completeness = share if self.completeness is None else min(share, self.completeness)
+        return event
+
+
+def _identity(mesh: Mesh) -> tuple[int, ...]:
+    """Distinguishes the meshes that have the same index one after the other."""
+    return mesh.opened, mesh.mesh_id, mesh.chips, mesh.parent
+
+
+def _audit_of(mesh: Mesh) -> Audited:
+    dram, l1, _, small, trace = (mesh.banks[i] for i in range(5))
+    return Audited(
+        0,
+        mesh.parent + 1,
+        (dram.ours + trace.ours, l1.ours + small.ours),
+        (dram.theirs + trace.theirs, l1.theirs + small.theirs),
+        (dram.largest_free, l1.largest_free),
+        (dram.banks, l1.banks),
+        mesh.mismatches,
+    )

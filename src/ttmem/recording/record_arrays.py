@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields of a block of ring records as arrays of numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ttmem.recording.columns import columns_of
+from ttmem.wire.agent_ring import RECORD_FIELDS, RECORD_SIZE
+
+Array = npt.NDArray[Any]
+
+_PLACE = {name: (offset, np.dtype("<" + code)) for name, offset, code in RECORD_FIELDS}
+RECORD_TYPE = np.dtype(
+    {
+        "names": list(_PLACE),
+        "formats": [kind for _, kind in _PLACE.values()],
+        "offsets": [offset for offset, _ in _PLACE.values()],
+        "itemsize": RECORD_SIZE,
+    }
+)
+
+
+class RecordArrays:
+    """Records ``first`` to before ``end`` of a block. A field is assembled when it is asked for."""
+
+    def __init__(self, packed_records: bytes, first: int, end: int) -> None:
+        """RecordingError if the block is invalid."""
+        _, self._columns = columns_of(packed_records)
+        self._first, self._end = first, end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def field(self, name: str) -> Array:
+        offset, kind = _PLACE[name]
+        parts = [self._columns[number] for number in range(offset, offset + kind.itemsize)]
+        if all(len(part) == 1 for part in parts):
+            return np.full(len(self), np.frombuffer(b"".join(parts), kind)[0])
+        rows = np.empty((len(self), kind.itemsize), np.uint8)
+        for number, part in enumerate(parts):
+            column = np.frombuffer(part, np.uint8)
+            rows[:, number] = column if len(part) == 1 else column[self._first : self._end]
+        return rows.reshape(-1).view(kind)

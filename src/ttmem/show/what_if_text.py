@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer of `ttmem fit --replay` as text: each memory as recorded and under other conditions, and failures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ttmem.model.units import exact, human
+from ttmem.show.text import RED, Style, wrap
+
+if TYPE_CHECKING:
+    from ttmem.model.schema import WhatIf, WhatIfRun
+
+_FAILURES_SHOWN = 3
+
+
+def render(document: WhatIf, style: Style) -> str:
+    """The text of a document with schema "ttmem.what_if/1"; the last line is a summary to search for."""
+    lines: list[str] = []
+    for title, run in (("as recorded", document["recorded"]), ("changed", document["changed"])):
+        lines += [f"{title}: {_verdict(run)}", *_banks(run, style), *_failures(run, style)]
+    lines += [line for note in _notes(document) for line in wrap(note, style, "  ", "")]
+    return "\n".join([*lines, f"ttmem fit: changed {_verdict(document['changed'])}"])
+
+
+def _verdict(run: WhatIfRun) -> str:
+    if not run["failed"]:
+        return "every allocation succeeds"
+    return f"{run['failed']:,} allocation{'' if run['failed'] == 1 else 's'} would fail"
+
+
+def _banks(run: WhatIfRun, style: Style) -> list[str]:
+    lines = []
+    for kind, bank in run["banks"].items():
+        text = (
+            f"{kind:<9}{exact(bank['peak'])} of {human(bank['size'])} per bank at the peak; largest free block never "
+            f"below {exact(bank['largest_free_min'])}"
+        )
+        lines += wrap(text, style, " " * 11, "  ")
+    return lines
+
+
+def _failures(run: WhatIfRun, style: Style) -> list[str]:
+    lines = []
+    for failure in run["failures"][:_FAILURES_SHOWN]:
+        text = f"step {failure['step']:,}: {failure['name']}: {failure['text']}"
+        lines += [style.paint(line, RED) for line in wrap(style.clean(text), style, "    ", "  ")]
+    return lines
+
+
+def _notes(document: WhatIf) -> list[str]:
+    recorded, changed = document["recorded"], document["changed"]
+    notes = []
+    if not document["exact"]:
+        notes.append(
+            f"not exact: as recorded, {recorded['moved']:,} of {recorded['steps']:,} steps have another "
+            "address than recorded"
+        )
+    if changed["estimated"]:
+        notes.append(f"estimated: {changed['estimated']:,} buffers, whose page size does not follow from their size")
+    if document["left_out"]:
+        notes.append(f"left out: {document['left_out']:,} allocations, of other devices or of unknown size")
+    notes.append(
+        "The program itself may behave differently: it may choose other layouts on another board, and it continues "
+        "after an allocation that failed in the recording. Circular buffers are not repeated."
+    )
+    return notes

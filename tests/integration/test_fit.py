@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ttmem fit`: its answers are those of ttnn's own allocator, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.mock.wheel import ROOT, wheel
+from tests.runs import TTMEM, Bench
+from tests.schema_conformance import problems
+from tests.support import PATIENCE, wait_until
+from ttmem.fit.mock_boards import BOARDS
+from ttmem.model import schema
+from ttmem.model.geometry import BOARDS as TABLE
+
+PROGRAMS = ROOT / "tests" / "programs"
+# The names in the board table, and ttnn's names of the machines.
+TABLE_NAMES = {"t3k": "n300", "galaxy": "galaxy-wormhole"}
+CLUSTERS = {"galaxy": "GALAXY", "t3k": "T3K"}
+DRAM_RESERVED = 1 << 20  # at the bottom of each bank, rounded up
+
+
+class Fitted(NamedTuple):
+    code: int
+    data: dict[str, Any]
+    err: str
+
+    @property
+    def board(self) -> dict[str, Any]:
+        (found,) = self.data["boards"]
+        return dict(found)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """That of the tests, without the variables that a user would not have set."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    return {**os.environ, "TMPDIR": str(folder / "tmp"), "HOME": str(folder)}
+
+
+def fit(folder: Path, *arguments: str, command: list[str], version: str = "0.81.1", **env: str) -> Fitted:
+    """Run `ttmem fit --json`. The first word of a command without a path is a program of the tests."""
+    python = wheel("3.10", version).python
+    done = subprocess.run(
+        [*TTMEM, "fit", "--json", *arguments, "--", python, *command],
+        env={**environment(folder), **env}, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    data = json.loads(done.stdout)
+    assert problems(data, schema.Fit) == []
+    assert data["exit_code"] == done.returncode
+    return Fitted(done.returncode, data, done.stderr)
+
+
+def script(folder: Path, text: str) -> list[str]:
+    path = folder / "model.py"
+    path.write_text(text)
+    return [str(path)]
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_is_what_ttnn_reports(name: str, folder: Path) -> None:
+    """Also: everything that mock devices lack works, under `python -I` and with default dispatch."""
+    board = BOARDS[name]
+    rows, columns = (1, len(board.chips)) if len(board.chips) <= 8 else board.mesh
+    out = folder / "out.json"
+    program = str(PROGRAMS / "ttnn_fit_board.py")
+    fitted = fit(folder, "--board", name, command=["-I", program, str(out), str(rows), str(columns)])
+    found = fitted.board
+    assert (fitted.code, found["verdict"]) == (0, "fits"), found
+    told = json.loads(out.read_text())
+    table = TABLE[TABLE_NAMES.get(name, name)]
+    assert told["cluster"] == CLUSTERS.get(name, name.upper())
+    assert told["chips"] == found["chips"] == len(board.chips)
+    assert told["grid"] == [table.grid_x, table.grid_y]
+    assert told["DRAM"]["banks"] == found["dram"]["banks"] == table.dram_banks
+    assert told["L1"]["banks"] == table.cores
+    region = -(-(1 << 20) // table.dram_banks // 64) * 64
+    assert 0 <= table.dram_bank_size - DRAM_RESERVED - region - told["DRAM"]["size"] < 8192, "rounded"
+    assert told["L1"]["size"] == table.l1_size - table.l1_base - 32768 == found["l1"]["bank_size"]
+    assert (found["dram"]["bank_size"], found["dram"]["peak"]) == (told["DRAM"]["size"], told["DRAM"]["used"])
+    assert found["dram"]["largest_free_min"] == told["DRAM"]["largest"]
+    semaphores = 64 if len(board.chips) > 1 else 0  # of all_gather
+    assert found["l1_small"] == {"declared": 32768, "needed": semaphores}
+    assert found["trace"]["captured"] == 1
+    assert found["trace"]["launches"] >= 2
+    assert found["l1"]["operation"] in ("ttnn.softmax", "ttnn.all_gather")
+    assert "ttnn_fit_board.py" in found["l1"]["line"]
+    assert [note for note in found["notes"] if "Metal 2.0" in note] != [] or not board.kind.ethernet_dispatch
+    # Nothing is left: no scratch folder, no files of ttnn or MPI in the working directory.
+    assert os.listdir(folder / "tmp") == []
+    assert sorted(os.listdir(folder)) == ["out.json", "tmp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [*((name, "0.81.1") for name in BOARDS), ("n150", "0.79.0"), ("n150", "0.77.0")],
+)
+def test_a_random_program_has_the_numbers_of_ttmem_run(name: str, version: str, folder: Path) -> None:
+    """Verdict and peaks are those of `ttmem run` on the same mock board, byte for byte."""
+    arguments = [str(PROGRAMS / "ttnn_random.py"), "--board", name, "--steps", "40", "--seed", "7", "--threads", "0"]
+    found = fit(folder, "--board", name, command=arguments, version=version).board
+    with Bench(folder, name, "3.10") as bench:
+        python = wheel("3.10", version).python
+        ran = bench.run_command([python, *arguments])
+    (chip, *_) = ran.data["chips"]
+    assert ran.code == found["command_exit_code"] == 0
+    assert found["failures"] == ran.data["failed"] > 0, "the program tries one that must fail, and goes on"
+    assert found["verdict"] == "fails"
+    assert "handled it and went on" in found["reason"]
+    assert found["dram"]["peak"] * found["dram"]["banks"] == chip["dram"]["reserved_peak"]
+    small = chip["kinds"].get("l1_small", {"peak": 0})["peak"]
+    assert found["l1"]["buffers_peak"] > 0
+    assert bool(small) == bool(found["l1_small"]["needed"])
+
+
+def test_a_described_machine_is_the_same_machine(folder: Path) -> None:
+    """Also: `--board all` names the smallest machine, and a list must fit everywhere."""
+    with Bench(folder / "bench", "t3k", "3.10") as bench:
+        told = subprocess.run(
+            [*TTMEM, "fit", "--describe", "--python", bench.python], env=bench.environment, capture_output=True,
+            text=True, timeout=PATIENCE,
+        )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    (folder / "machine.yaml").write_text(told.stdout)
+    weights = "ttnn.empty([1, 1, 32768, 1024], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)"
+    model = script(
+        folder,
+        f"import ttnn\ndevice = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))\nheld = [{weights} for _ in range(250)]\n",
+    )
+    fitted = fit(folder, "--board", "machine.yaml,t3k,p150", "--bytes-per-token", "64K", command=model)
+    described, ours, larger = fitted.data["boards"]
+    assert (fitted.code, fitted.data["smallest"]) == (4, "p150")
+    assert described["board"] == "machine.yaml"
+    for key in ("verdict", "dram", "l1", "failure", "failures", "notes"):
+        assert described[key] == ours[key], key
+    assert (ours["failures"], ours["dram"]["peak"]) == (1, 191 * -(-32768 // 12) * 2048)
+    assert ours["failure"]["headline"].startswith("out of memory: 64 MiB of DRAM over 12 banks")
+    assert ours["failure"]["line"].endswith("model.py:3 <listcomp>")
+    assert larger["verdict"] == "fits"
+    pages = larger["dram"]["largest_free_min"] // 2048
+    assert larger["kv"] == {"bytes_per_token": 65536, "bytes": pages * 2048 * 8, "tokens": pages * 2048 * 8 // 65536}
+    everywhere = fit(folder, "--board", "all", command=model)
+    assert (everywhere.code, everywhere.data["smallest"]) == (0, "p100")
+    assert [row["board"] for row in everywhere.data["boards"]] == list(BOARDS)
+
+
+OPEN = "import ttnn, os, sys\ndevice = ttnn.open_device(device_id=0)\n"
+EMPTY = "ttnn.empty([1, 1, 32768, 1024], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)\n"
+HELD = f"held = {EMPTY}"
+TENSOR = -(-32768 // 12) * 2048  # its bytes in each bank of an n150
+# The script; the verdict; words of the reason or the output; bytes per DRAM bank at the peak, None without a device.
+BAD_DAYS = {
+    "opens no device": ("import ttnn", "unknown", "opened no device", None),
+    "needs a module that is not there": ("import no_such_module", "unknown", "No module named 'no_such_module'", None),
+    "needs the network": (
+        f"{OPEN}import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/weights')",
+        "unknown",
+        "Connection refused",
+        0,
+    ),
+    "fails for another reason": (f"{OPEN}{HELD}raise SystemExit(3)", "unknown", "its exit code was 3", TENSOR),
+    "crashes": (f"{OPEN}{HELD}os.kill(os.getpid(), 11)", "unknown", "exit code was 139", TENSOR),
+    "ends without closing": (f"{OPEN}{HELD}os._exit(0)", "fits", "every allocation succeeded", TENSOR),
+    "handles the failure": (
+        f"{OPEN}held = []\ntry:\n  while True: held.append({EMPTY.strip()})\nexcept RuntimeError: pass",
+        "fails",
+        "handled it and went on",
+        191 * TENSOR,
+    ),
+    "prints megabytes": (f"{OPEN}{HELD}for _ in range(200): print('x' * 99_999)", "fits", "every allocation", TENSOR),
+    "uses a worker process": (
+        "import multiprocessing, ttnn\n"
+        f"def work():\n  device = ttnn.open_device(device_id=0)\n  {HELD}  ttnn.close_device(device)\n"
+        "if __name__ == '__main__':\n  worker = multiprocessing.get_context('spawn').Process(target=work)\n"
+        "  worker.start(); worker.join(); raise SystemExit(worker.exitcode)",
+        "fits",
+        "every allocation succeeded",
+        TENSOR,
+    ),
+    "forks": (
+        f"{OPEN}{HELD}pid = os.fork()\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)\nttnn.close_device(device)",
+        "fits",
+        "every allocation succeeded",
+        TENSOR,
+    ),
+    "uses sub-devices": (
+        f"{OPEN}cores = ttnn.CoreRangeSet({{ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))}})\n"
+        "device.create_sub_device_manager([ttnn.SubDevice([cores])], 3200)",
+        "unknown",
+        "called create_sub_device_manager",
+        0,
+    ),
+    "wants a real device": (
+        f"{OPEN}{HELD}\ntry: open('/dev/tenstorrent/0')\nexcept PermissionError: print('refused')\nelse: sys.exit(9)",
+        "fits",
+        "tried to open /dev/tenstorrent",
+        TENSOR,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD_DAYS)
+def test_a_program_that(what: str, folder: Path) -> None:
+    text, verdict, words, peak = BAD_DAYS[what]
+    fitted = fit(folder, "--board", "n150", command=script(folder, text))
+    found = fitted.board
+    assert found["verdict"] == verdict, found
+    assert words in " ".join([found["reason"], *found["output"], *found["notes"]]), found
+    assert (None if found["dram"] is None else found["dram"]["peak"]) == peak
+    assert fitted.code == {"fits": 0, "fails": 4, "unknown": 5}[verdict]
+    assert os.listdir(folder / "tmp") == []
+
+
+def test_two_devices_and_a_file_in_the_current_folder(folder: Path) -> None:
+    """The numbers are those of the device that came closest to its limit."""
+    text = (
+        "import ttnn\nfirst, device = (ttnn.open_device(device_id=number) for number in (0, 1))\n"
+        f"{HELD}open('written', 'w').write('kept')\nttnn.close_device(device)\nttnn.close_device(first)\n"
+    )
+    found = fit(folder, "--board", "n300", command=script(folder, text)).board
+    assert (found["verdict"], found["chips"], found["dram"]["peak"]) == ("fits", 2, TENSOR)
+    assert (folder / "written").read_text() == "kept"
+
+
+@pytest.mark.parametrize("until", ["2", "phase:decode", "ops:40"])
+def test_a_run_that_would_not_end_is_ended(until: str, folder: Path) -> None:
+    text = (
+        f"{OPEN}sys.path.insert(0, {str(ROOT / 'src')!r})\nimport ttmem\n{HELD}"
+        "small = ttnn.zeros([1, 1, 32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)\n"
+        "with ttmem.phase('decode'):\n  for _ in range(5): ttnn.add(small, small)\n"
+        "while True: ttnn.add(small, small)\n"
+    )
+    fitted = fit(folder, "--board", "n150", "--until", until, command=script(folder, text))
+    found = fitted.board
+    assert (fitted.code, found["verdict"], found["stopped"]) == (0, "fits", True)
+    assert found["reason"] == "every allocation succeeded until the run was stopped"
+    assert found["dram"]["peak"] > TENSOR
+    if until != "2":
+        (phase,) = found["phases"]
+        assert phase["phase"] == "decode"
+        assert phase["peak"] == found["dram"]["peak"] == found["dram"]["bank_size"] - phase["largest_free_min"]
+    assert os.listdir(folder / "tmp") == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_ended_by_a_signal_it_ends_the_command(number: int, code: int, folder: Path) -> None:
+    """Also if it is killed and can do nothing any more; then its scratch folder stays."""
+    text = f"{OPEN}open('pid', 'w').write(str(os.getpid()))\nwhile True: pass\n"
+    command = [*TTMEM, "fit", "--board", "n150", "--", wheel("3.10").python, *script(folder, text)]
+    running = subprocess.Popen(command, env=environment(folder), cwd=folder, start_new_session=True)
+    try:
+        wait_until(lambda: (folder / "pid").exists() and (folder / "pid").read_text(), "the command")
+        running.send_signal(number)
+        assert running.wait(PATIENCE) == code
+    finally:
+        running.kill()
+        running.wait()
+    wait_until(lambda: not Path(f"/proc/{(folder / 'pid').read_text()}").exists(), "the end of the command")
+    assert code < 0 or os.listdir(folder / "tmp") == []
+
+
+def test_the_largest_value_is_the_one_that_arithmetic_gives(folder: Path) -> None:
+    """Also: results are kept, and a changed script is run again."""
+    text = (
+        "import sys, ttnn\ndevice = ttnn.open_device(device_id=0)\nshape = [int(sys.argv[1]), 8, 8192, 128]\n"
+        "held = [ttnn.empty(shape, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device) for _ in range(40)]\n"
+    )
+    tiles, bank = 8 * 256 * 4, 1072693184
+    expected = max(value for value in range(1, 33) if 40 * -(-value * tiles // 12) * 2048 <= bank)
+    arguments = ["--board", "n150", "--vary", "batch=1..32"]
+    fitted = fit(folder, *arguments, command=[*script(folder, text), "{batch}"])
+    (border,) = fitted.data["borders"]
+    assert (fitted.code, border["largest"], border["next"]) == (0, expected, expected + 1)
+    assert border["next_verdict"] == "fails"
+    assert (
+        {expected, expected + 1}
+        <= set(border["tried"])
+        == {int(row["values"]["batch"]) for row in fitted.data["boards"]}
+    )
+    again = fit(folder, *arguments, command=[*script(folder, text), "{batch}"])
+    assert f"{len(border['tried'])} of {len(border['tried'])} runs were kept" in again.err
+    assert again.data == fitted.data
+    changed = fit(folder, "--board", "n150", "--vary", "batch=1,30", command=[*script(folder, text + "#"), "{batch}"])
+    assert (changed.code, changed.err) == (4, "")
+    assert [row["verdict"] for row in changed.data["boards"]] == ["fits", "fails"]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("p150", (1, 1)), ("t3k", (1, 8))])
+def test_a_kv_budget_is_what_can_be_allocated_and_not_a_tile_more(
+    name: str, shape: tuple[int, int], folder: Path
+) -> None:
+    out = folder / "out.json"
+    command = [str(PROGRAMS / "ttnn_budget.py"), str(out), *map(str, shape)]
+    fit(folder, "--board", name, command=command, PYTHONPATH=str(ROOT / "src"))
+    cases = json.loads(out.read_text())
+    assert len(cases) == 5
+    for case in cases:
+        budget = case["budget"]
+        assert case["exact"], case
+        assert case["more"] == bool(case["reserve"]), case
+        assert budget["bytes_per_chip"] == budget["tiles_per_tensor"] * case["tile"] * case["tensors"] > 0
+        assert budget["chips"] == len(BOARDS[name].chips)
+        assert budget["tokens"] == budget["bytes_per_chip"] // 640
+        assert budget["bytes_over_mesh"] == budget["bytes_per_chip"] * budget["chips"]
+        assert budget["tokens_over_mesh"] == budget["tokens"] * budget["chips"]
+
+
+FRAGMENTED = """
+import ttnn
+device = ttnn.open_mesh_device(ttnn.MeshShape(1, 1), l1_small_size=16384, trace_region_size=1 << 20)
+def empty(mib, memory=ttnn.DRAM_MEMORY_CONFIG):
+    return ttnn.empty([1, 1, 512 * mib, 1024], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
+small = [empty(64) for _ in range(180)]
+temporary = empty(96)
+late = empty(64)
+on_chip = [empty(1, ttnn.L1_MEMORY_CONFIG) for _ in range(20)]
+del on_chip[::2]
+small[:] = small[::2]
+try:
+    large = empty(800)
+except RuntimeError:
+    pass
+"""
+
+
+def test_a_recording_is_repeated_byte_for_byte_and_under_other_conditions(folder: Path) -> None:
+    path = folder / "run.ttmem"
+    with Bench(folder / "bench", "n150", "3.10") as bench:
+        ran = bench.run_command([bench.python, *script(folder, FRAGMENTED)], ["--record", str(path), "--stacks"])
+    assert (ran.code, ran.data["failed"]) == (0, 1), ran.err
+
+    def replayed(code: int, *arguments: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [*TTMEM, "fit", "--replay", str(path), "--json", *arguments], capture_output=True, text=True
+        )
+        assert done.returncode == code, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        assert problems(found, schema.WhatIf) == []
+        return found
+
+    same = replayed(4)
+    (chip,) = ran.data["chips"]
+    assert same["exact"], same
+    assert same["recorded"] == same["changed"]
+    assert same["recorded"]["failed"] == 1
+    (failure,) = same["recorded"]["failures"]
+    assert failure["as_recorded"]
+    assert failure["text"] in ran.data["failures"][0]["text"], "the simulated error is ttnn's own"
+    assert same["recorded"]["banks"]["dram"]["peak"] * 12 == chip["dram"]["reserved_peak"]
+    larger = replayed(0, "--board", "p150")
+    assert larger["changed"]["estimated"] <= 1, "all but the one that failed have a shape"
+    assert larger["changed"]["banks"]["dram"]["peak"] == sum(-(-tiles // 8) * 2048 for tiles in [32768] * 181 + [49152])
+    assert replayed(0, "--free-early", "empty*[1, 1, 32768, 1024]")["changed"]["failed"] == 0
+    small = replayed(4, "--trace-region", "6G")["changed"]
+    assert small["failed"] > 1
+    assert small["banks"]["dram"]["size"] < same["recorded"]["banks"]["dram"]["size"] - (500 << 20)
+    assert replayed(4, "--l1-small", "64K")["changed"]["banks"]["l1_small"]["size"] == 64 << 10
+    assert replayed(4, "--order", "largest-first")["changed"]["moved"] > 0
+    text = subprocess.run([*TTMEM, "fit", "--replay", str(path)], capture_output=True, text=True).stdout
+    assert text.endswith("ttmem fit: changed 1 allocation would fail\n")
