@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 0
 # The system's CMake if there is one, else the one that .dev gets from PyPI.
 CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
 NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/* native/fit/*)
-CXX_SOURCES := $(wildcard native/fit/*.cpp native/src/*.cpp native/src/*.h native/tests/*.cpp native/tests/*.h)
+CXX_SOURCES := $(wildcard native/fit/*.cpp native/fit/*.h native/src/*.cpp native/src/*.h native/tests/*.cpp native/tests/*.h)
 SOURCES := src tests benchmarks docs examples
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.

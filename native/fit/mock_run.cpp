@@ -20,10 +20,12 @@
 #include <atomic>
 #include <optional>
 
-#define TTMEM_EXPORT extern "C" __attribute__((visibility("default")))
-#define TTMEM_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+#include "real_functions.h"
 
 namespace {
+
+using ttmem_fit::next;
+using ttmem_fit::report;
 
 constexpr int kUnsupported = 70;  // exit code of a process that made a call that cannot be answered
 constexpr char kDevices[] = "/dev/tenstorrent";
@@ -38,46 +40,11 @@ std::atomic<bool> capturing{false};
 std::atomic<uint64_t> captured{0};  // launches in the trace that is captured
 std::atomic<uint64_t> launched{0};  // all launches
 
-// Appends a line to the report. Lines are short, so that two processes never mix theirs.
-void report(const char* what, unsigned long number = 0) {
-    const char* path = getenv("TTMEM_FIT_REPORT");
-    const int file = path == nullptr ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0) {
-        return;
-    }
-    char line[160];
-    const int length = snprintf(line, sizeof line, "%d %s %lu\n", static_cast<int>(getpid()), what, number);
-    if (length > 0 && write(file, line, static_cast<size_t>(length)) < 0) {
-        // The run goes on: the answer lacks this line.
-    }
-    close(file);
-}
-
 [[noreturn]] void unsupported(const char* call) {
     report(call);
     fprintf(stderr, "ttmem fit: %s does not work on mock devices, so this run ends here\n", call);
     fflush(nullptr);
     _exit(kUnsupported);
-}
-
-// The function behind one of ours: the agent's, which is loaded after this library, or tt-metal's own. tt-metal is not
-// in the global scope of a Python process, so it is looked up from the library that called.
-template <typename Function>
-Function next(const char* symbol, void* caller) {
-    void* found = dlsym(RTLD_NEXT, symbol);
-    Dl_info info;
-    if (found == nullptr && dladdr(caller, &info) != 0) {
-        void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        found = library == nullptr ? nullptr : dlsym(library, symbol);
-        if (library != nullptr) {
-            dlclose(library);
-        }
-    }
-    if (found == nullptr) {
-        fprintf(stderr, "ttmem fit: the real %s cannot be found\n", symbol);
-        abort();
-    }
-    return reinterpret_cast<Function>(found);
 }
 
 // The command is in a session of its own, so it would run on if `ttmem fit` were killed.

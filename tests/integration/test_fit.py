@@ -16,9 +16,13 @@ from tests.mock.wheel import ROOT, wheel
 from tests.runs import TTMEM, Bench
 from tests.schema_conformance import problems
 from tests.support import PATIENCE, wait_until
+from ttmem import agent
+from ttmem.account.ledger import Ledger
 from ttmem.fit.mock_boards import BOARDS
 from ttmem.model import schema
+from ttmem.model.events import Allocated, Event, Freed
 from ttmem.model.geometry import BOARDS as TABLE
+from ttmem.recording.recording_file import Recording
 
 PROGRAMS = ROOT / "tests" / "programs"
 # The names in the board table, and ttnn's names of the machines.
@@ -311,6 +315,57 @@ def test_a_kv_budget_is_what_can_be_allocated_and_not_a_tile_more(
         assert budget["tokens"] == budget["bytes_per_chip"] // 640
         assert budget["bytes_over_mesh"] == budget["bytes_per_chip"] * budget["chips"]
         assert budget["tokens_over_mesh"] == budget["tokens"] * budget["chips"]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("n150", (1, 1)), ("t3k", (1, 8))])
+def test_with_fake_weights_every_allocation_is_the_same(name: str, shape: tuple[int, int], folder: Path) -> None:
+    """All buffers and programs in their order, with their addresses: every format with every mesh mapper."""
+
+    def events(**environment: str) -> tuple[list[tuple[object, ...]], str]:
+        found: list[tuple[object, ...]] = []
+
+        def see(ledger: Ledger, event: Event) -> bool:
+            if isinstance(event, Allocated):
+                found.append(("allocated", event.kind, event.device, event.address, event.size))
+            elif isinstance(event, Freed):
+                found.append(("freed", event.kind, event.device, event.address))
+            return False
+
+        report, path = folder / "report", folder / "run.ttmem"
+        path.unlink(missing_ok=True)
+        report.write_text("")
+        library = str(agent.require_file(agent.FIT_LIBRARY))
+        with Bench(folder / "bench", name, "3.10") as bench:
+            ran = bench.run(
+                "ttnn_weights", *map(str, shape), options=["--record", str(path)], LD_PRELOAD=library,
+                TTMEM_FIT_REPORT=str(report), TTMEM_FIT_SKIP_VALIDATION="1", **environment,
+            )  # fmt: skip
+        assert (ran.code, ran.data["dropped"]) == (0, 0), ran.err
+        with Recording(str(path)) as recording:
+            recording.replay(Ledger(), reached=see)
+        return found, report.read_text()
+
+    real, fake = events(), events(TTMEM_FIT_FAKE_WEIGHTS="1")
+    assert real[0] == fake[0]
+    assert len(real[0]) > 200
+    assert (" weights " in real[1], " weights " in fake[1]) == (False, True)
+
+
+def test_fake_weights_are_noted(folder: Path) -> None:
+    """Values of large tensors are zero, those of small ones are right; without the option both are right."""
+    text = (
+        f"{OPEN}import numpy\nfor side in (64, 512):\n"
+        "  made = ttnn.Tensor(tensor=numpy.ones([side, side], dtype=numpy.float32), data_type=ttnn.bfloat16,"
+        " layout=ttnn.TILE_LAYOUT)\n  print(set(made.to_list()[0]), file=open('values', 'a'))\n"
+    )
+    found = fit(folder, "--board", "n150", "--fake-weights", command=script(folder, text))
+    assert found.data["fake_weights"]
+    assert [note for note in found.board["notes"] if "were not turned into tiles on the host" in note]
+    assert (folder / "values").read_text() == "{1.0}\n{0.0}\n"
+    fit(folder, "--board", "n150", command=["-c", text])
+    assert (folder / "values").read_text() == "{1.0}\n{0.0}\n{1.0}\n{1.0}\n"
+    nothing = fit(folder, "--board", "n150", "--fake-weights", command=["-c", OPEN]).board
+    assert [note for note in nothing["notes"] if "had no effect" in note]
 
 
 FRAGMENTED = """

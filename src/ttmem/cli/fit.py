@@ -94,6 +94,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--real-kernels", action="store_true", help="compile kernels with the installed compiler of Tenstorrent (sfpi)"
     )
     parser.add_argument(
+        "--fake-weights",
+        action="store_true",
+        help="do not turn the values of large tensors into tiles on the host; allocations stay the same, values are zero",
+    )
+    parser.add_argument(
         "--python", metavar="PATH", help="interpreter of the command, if that is not python itself (default: found)"
     )
     parser.add_argument(
@@ -122,7 +127,9 @@ def run(args: argparse.Namespace) -> int:
     machines = _machines(args.board)
     try:
         ttnn = ttnn_of(command, os.environ, args.python)
-        options = RunOptions(ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token)
+        options = RunOptions(
+            ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token, args.fake_weights
+        )
         check_varied(args.vary, command)
         kept = KeptResults(results_folder(os.environ) if args.vary and not args.fresh else None)
         asker = Asker(command, os.environ, options, kept, _progress)

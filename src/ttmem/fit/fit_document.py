@@ -23,8 +23,10 @@ _DRAM, _L1 = int(Kind.DRAM), int(Kind.L1)
 _NOTES = {
     "validation": "the validation of Metal 2.0 was skipped: it is wrong on mock devices that dispatch from ethernet "
     "cores (tt-metal#54475)",
+    "weights": "--fake-weights: large tensors were not turned into tiles on the host; their values are zero",
     "device": "the command tried to open /dev/tenstorrent, which was refused",
 }
+_NOTHING_FAKED = "--fake-weights had no effect: ttnn turned no large tensor into tiles on the host"
 
 
 def fit_document(
@@ -57,6 +59,7 @@ def fit_document(
             "root": str(options.ttnn.root),
         },
         "real_kernels": options.real_kernels,
+        "fake_weights": options.fake_weights,
         "boards": list(boards),
         "borders": list(borders),
         "smallest": smallest,
@@ -74,6 +77,8 @@ def board_row(run: MockRun, values: Mapping[str, int], options: RunOptions) -> s
     numbers = {number for use in run.allocators for number in use.sizes.numbers}
     words = {what for what, _ in run.reported}
     notes = [text for what, text in _NOTES.items() if what in words]
+    if options.fake_weights and "weights" not in words:
+        notes.append(_NOTHING_FAKED)
     return {
         "board": run.machine.name,
         "values": {name: str(value) for name, value in values.items()},

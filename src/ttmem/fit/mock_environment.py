@@ -20,7 +20,13 @@ from ttmem.run.environment import checked_path
 
 _SHARED_MEMORY = Path("/dev/shm")
 # Settings that are for real devices, or that this module sets.
-_DROPPED = ("TT_VISIBLE_DEVICES", "TT_METAL_VISIBLE_DEVICES", "TT_METAL_SIMULATOR", "TTMEM_FIT_SKIP_VALIDATION")
+_DROPPED = (
+    "TT_VISIBLE_DEVICES",
+    "TT_METAL_VISIBLE_DEVICES",
+    "TT_METAL_SIMULATOR",
+    "TTMEM_FIT_SKIP_VALIDATION",
+    "TTMEM_FIT_FAKE_WEIGHTS",
+)
 # Without these, older versions do not run on mock devices: the first that runs without, the variable, its value.
 _SETTINGS = (
     ((0, 75), "TT_METAL_SLOW_DISPATCH_MODE", "1"),  # no command queues
@@ -68,7 +74,14 @@ class MockEnvironment:
     ttnn names files in /dev/shm after them.
     """
 
-    def __init__(self, machine: Machine, ttnn: Ttnn, env: Mapping[str, str], real_kernels: bool = False) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        ttnn: Ttnn,
+        env: Mapping[str, str],
+        real_kernels: bool = False,
+        fake_weights: bool = False,
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ttmem-fit-"))
         try:
             self.chip_ids = {chip: secrets.randbits(63) for chip in machine.chips}
@@ -77,6 +90,8 @@ class MockEnvironment:
             described = self._folder / "cluster.yaml"
             described.write_text(machine.described(self.chip_ids))
             self.variables = {**self._variables(machine, env, described, real_kernels), **settings_for(ttnn.version)}
+            if fake_weights:
+                self.variables["TTMEM_FIT_FAKE_WEIGHTS"] = "1"
         except BaseException:
             self.close()
             raise

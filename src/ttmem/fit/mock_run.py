@@ -54,13 +54,14 @@ class RunOptions(NamedTuple):
     until: Until | None = None
     show_output: bool = False
     bytes_per_token: int | None = None
+    fake_weights: bool = False
 
 
 def mock_run(command: Sequence[str], machine: Machine, env: Mapping[str, str], options: RunOptions) -> MockRun:
     """Run the command. LaunchError if it cannot be started, KeyboardInterrupt if the user interrupted it."""
     warnings: list[str] = []
     with (
-        MockEnvironment(machine, options.ttnn, env, options.real_kernels) as mock,
+        MockEnvironment(machine, options.ttnn, env, options.real_kernels, options.fake_weights) as mock,
         Session(warnings.append, listener=FitListener) as session,
     ):
         stopped = False

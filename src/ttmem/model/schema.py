@@ -1410,6 +1410,7 @@ class Fit(TypedDict):
     command: list[str]
     ttnn: FitTtnn
     real_kernels: bool
+    fake_weights: bool
     boards: list[FitBoard]
     borders: list[FitBorder]
     smallest: str | None
