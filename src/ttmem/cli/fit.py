@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fake-weights",
         action="store_true",
-        help="do not turn the values of large tensors into tiles on the host; allocations stay the same, values are zero",
+        help="do not turn the values of large tensors into tiles on the host; allocations stay the same",
     )
     parser.add_argument(
         "--python", metavar="PATH", help="interpreter of the command, if that is not python itself (default: found)"
@@ -127,9 +127,7 @@ def run(args: argparse.Namespace) -> int:
     machines = _machines(args.board)
     try:
         ttnn = ttnn_of(command, os.environ, args.python)
-        options = RunOptions(
-            ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token, args.fake_weights
-        )
+        options = RunOptions(ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token, args.fake_weights)
         check_varied(args.vary, command)
         kept = KeptResults(results_folder(os.environ) if args.vary and not args.fresh else None)
         asker = Asker(command, os.environ, options, kept, _progress)

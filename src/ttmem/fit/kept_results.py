@@ -34,7 +34,8 @@ class KeptResults:
 
     def key(self, command: Sequence[str], machine: Machine, options: RunOptions) -> str:
         parts: list[Any] = [__version__, list(command), os.getcwd(), machine.described(dict.fromkeys(machine.chips, 0))]
-        parts += [str(options.ttnn.root), options.ttnn.version, options.real_kernels, options.fake_weights, options.until]
+        parts += [str(options.ttnn.root), options.ttnn.version, options.real_kernels, options.fake_weights]
+        parts.append(options.until)
         parts += [_content(Path(word)) for word in command]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
