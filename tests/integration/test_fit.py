@@ -272,27 +272,40 @@ def test_ended_by_a_signal_it_ends_the_command(number: int, code: int, folder: P
 
 
 def test_the_largest_value_is_the_one_that_arithmetic_gives(folder: Path) -> None:
-    """Also: results are kept, and a changed script is run again."""
+    """For each value of another variable. Also: results are kept, and a changed script is run again."""
     text = (
-        "import sys, ttnn\ndevice = ttnn.open_device(device_id=0)\nshape = [int(sys.argv[1]), 8, 8192, 128]\n"
-        "held = [ttnn.empty(shape, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device) for _ in range(40)]\n"
+        "import sys, ttnn\ndevice = ttnn.open_device(device_id=0)\n"
+        "batch, tensors = map(int, sys.argv[1:])\nshape = [batch, 8, 8192, 128]\n"
+        "held = [ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device) for _ in range(tensors)]\n"
     )
-    tiles, bank = 8 * 256 * 4, 1072693184
-    expected = max(value for value in range(1, 33) if 40 * -(-value * tiles // 12) * 2048 <= bank)
-    arguments = ["--board", "n150", "--vary", "batch=1..32"]
-    fitted = fit(folder, *arguments, command=[*script(folder, text), "{batch}"])
-    (border,) = fitted.data["borders"]
-    assert (fitted.code, border["largest"], border["next"]) == (0, expected, expected + 1)
-    assert border["next_verdict"] == "fails"
-    assert (
-        {expected, expected + 1}
-        <= set(border["tried"])
-        == {int(row["values"]["batch"]) for row in fitted.data["boards"]}
-    )
-    again = fit(folder, *arguments, command=[*script(folder, text), "{batch}"])
-    assert f"{len(border['tried'])} of {len(border['tried'])} runs were kept" in again.err
+    tiles, bank, last = 8 * 256 * 4, 1072693184, 12
+
+    def expected(tensors: int) -> int:
+        return max(value for value in range(1, last + 1) if tensors * -(-value * tiles // 12) * 2048 <= bank)
+
+    arguments = ["--board", "n150", "--vary", f"batch=1..{last}", "--vary", "tensors=64,128"]
+    command = [*script(folder, text), "{batch}", "{tensors}"]
+    fitted = fit(folder, *arguments, command=command)
+    assert fitted.code == 0
+    assert [one["searched"] for one in fitted.data["varied"]] == [True, False]
+    tried = 0
+    for border, tensors in zip(fitted.data["borders"], (64, 128), strict=True):
+        largest = expected(tensors)
+        assert border["values"] == {"tensors": str(tensors)}
+        assert (border["largest"], border["next"], border["next_verdict"]) == (largest, largest + 1, "fails")
+        rows = [row for row in fitted.data["boards"] if row["values"]["tensors"] == str(tensors)]
+        assert {int(row["values"]["batch"]): row["verdict"] for row in rows} == {
+            value: "fits" if value <= largest else "fails" for value in border["tried"]
+        }
+        assert {largest, largest + 1, largest + 2} <= set(border["tried"])
+        tried += len(rows)
+    again = fit(folder, *arguments, command=command)
+    assert f"{tried} of {tried} runs were kept" in again.err
     assert again.data == fitted.data
-    changed = fit(folder, "--board", "n150", "--vary", "batch=1,30", command=[*script(folder, text + "#"), "{batch}"])
+    changed = fit(
+        folder, "--board", "n150", "--vary", "batch=1,12", "--vary", "tensors=64",
+        command=[*script(folder, text + "#"), "{batch}", "{tensors}"],
+    )  # fmt: skip
     assert (changed.code, changed.err) == (4, "")
     assert [row["verdict"] for row in changed.data["boards"]] == ["fits", "fails"]
 

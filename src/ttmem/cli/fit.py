@@ -38,6 +38,7 @@ from ttmem.fit.what_if import Conditions, what_if
 from ttmem.recording.blocks import RecordingError
 from ttmem.recording.recording_file import Recording
 from ttmem.run.launch import LaunchError
+from ttmem.show.fit_progress import Progress
 from ttmem.show.fit_text import render
 from ttmem.show.text import style_of
 from ttmem.show.what_if_text import render as what_if_text
@@ -125,12 +126,13 @@ def run(args: argparse.Namespace) -> int:
     if args.board is None:
         raise UsageError(f"--board is missing; choose from {', '.join(BOARDS)}, {_ALL}, or name a file")
     machines = _machines(args.board)
+    progress = Progress(sys.stderr)
     try:
         ttnn = ttnn_of(command, os.environ, args.python)
         options = RunOptions(ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token, args.fake_weights)
         check_varied(args.vary, command)
         kept = KeptResults(results_folder(os.environ) if args.vary and not args.fresh else None)
-        asker = Asker(command, os.environ, options, kept, _progress)
+        asker = Asker(command, os.environ, options, kept, progress.show)
         found = answers(asker, machines, args.vary)
     except ValueError as error:
         raise UsageError(f"--vary: {error}") from None
@@ -139,8 +141,9 @@ def run(args: argparse.Namespace) -> int:
     except LaunchError as error:
         complain(f"ttmem fit: {error}")
         return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
-    document = fit_document(command, options, found.runs, found.borders, anywhere=args.board == _ALL)
-    _progress("")
+    finally:
+        progress.end()
+    document = fit_document(command, options, found.runs, found.borders, args.vary, anywhere=args.board == _ALL)
     if kept.used:
         complain(f"ttmem fit: {kept.used} of {len(found.runs)} runs were kept from earlier calls; --fresh repeats them")
     if args.json:
@@ -204,12 +207,6 @@ def _machine(name: str) -> Machine:
         return Machine(name, read_cluster_file(Path(name)))
     except ClusterFileError as error:
         raise CommandError(f"--board: {error}") from None
-
-
-def _progress(text: str) -> None:
-    """Show what is done now in one line of a terminal; an empty text removes the line."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _vary(text: str) -> Varied:

@@ -10,7 +10,7 @@ from ttmem.fit.fit_document import board_row, kv_row
 from ttmem.fit.kept_results import KeptResults
 from ttmem.fit.mock_environment import Machine
 from ttmem.fit.mock_run import RunOptions, mock_run
-from ttmem.fit.varied import Varied, combinations, search, with_values
+from ttmem.fit.varied import Varied, combinations, most_runs, search, with_values
 
 if TYPE_CHECKING:
     from ttmem.model import schema
@@ -24,7 +24,11 @@ class Answers(NamedTuple):
 
 
 class Asker:
-    """Runs the command where that has not been done yet. ``progress`` gets a line before each run."""
+    """Runs the command where that has not been done yet.
+
+    ``progress`` gets the share that is done and a line before each run. The share is an
+    estimate: a search takes between two runs and ``most_runs``.
+    """
 
     def __init__(
         self,
@@ -32,11 +36,17 @@ class Asker:
         env: Mapping[str, str],
         options: RunOptions,
         kept: KeptResults,
-        progress: Callable[[str], None],
+        progress: Callable[[float, str], None],
     ) -> None:
         self._command, self._env, self._options = command, env, options
         self._kept, self._progress = kept, progress
         self.runs: list[schema.FitBoard] = []
+        self._part = (0.0, 1.0, 1)
+        self._runs_before = 0
+
+    def begin(self, number: int, of: int, most: int) -> None:
+        """A search or a single run begins, of so many; it takes ``most`` runs at most."""
+        self._part, self._runs_before = (number / of, 1 / of, most), len(self.runs)
 
     def ask(self, machine: Machine, values: Mapping[str, int]) -> schema.FitBoard:
         command = with_values(self._command, values)
@@ -44,7 +54,9 @@ class Asker:
         row = self._kept.get(key)
         if row is None:
             shown = " ".join([machine.name, *(f"{name}={value}" for name, value in values.items())])
-            self._progress(f"run {len(self.runs) + 1}: {shown}")
+            start, length, most = self._part
+            share = start + length * min(1.0, (len(self.runs) - self._runs_before) / most)
+            self._progress(share, f"run {len(self.runs) + 1}: {shown}")
             run = mock_run(command, machine, self._env, self._options)
             row = board_row(run, values, self._options)
             self._kept.put(key, row)
@@ -58,12 +70,13 @@ def answers(asker: Asker, machines: Sequence[Machine], varied: Sequence[Varied])
     """Run on each machine; with a range, search the largest value for each combination of the others."""
     searched = next((one for one in varied if one.searched), None)
     borders: list[schema.FitBorder] = []
-    for machine in machines:
-        for values in combinations(varied):
-            if searched is None:
-                asker.ask(machine, values)
-            else:
-                borders.append(_border(asker, machine, values, searched))
+    parts = [(machine, values) for machine in machines for values in combinations(varied)]
+    for number, (machine, values) in enumerate(parts):
+        asker.begin(number, len(parts), 1 if searched is None else most_runs(len(searched.values)))
+        if searched is None:
+            asker.ask(machine, values)
+        else:
+            borders.append(_border(asker, machine, values, searched))
     return Answers(asker.runs, borders)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ttmem.fit.fit_listener import FitSizes
 from ttmem.fit.fit_verdict import exit_code, verdict_on
 from ttmem.fit.mock_run import AllocatorUse, MockRun, RunOptions
+from ttmem.fit.varied import Varied
 from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import Kind
 from ttmem.model.stack_frames import line_of
@@ -34,6 +35,7 @@ def fit_document(
     options: RunOptions,
     boards: Sequence[schema.FitBoard],
     borders: Sequence[schema.FitBorder] = (),
+    varied: Sequence[Varied] = (),
     *,
     anywhere: bool = False,
 ) -> schema.Fit:
@@ -60,10 +62,22 @@ def fit_document(
         },
         "real_kernels": options.real_kernels,
         "fake_weights": options.fake_weights,
+        "varied": [_varied_row(one) for one in varied],
         "boards": list(boards),
         "borders": list(borders),
         "smallest": smallest,
         "exit_code": 0 if anywhere and smallest is not None else code,
+    }
+
+
+def _varied_row(one: Varied) -> schema.FitVaried:
+    """The values of a range are not listed."""
+    return {
+        "name": one.name,
+        "searched": one.searched,
+        "values": [] if one.searched else list(one.values),
+        "first": min(one.values),
+        "last": max(one.values),
     }
 
 

@@ -20,7 +20,7 @@ class Varied(NamedTuple):
     """One `--vary`: a list of values, or a range in which the largest that fits is searched."""
 
     name: str
-    values: tuple[int, ...]
+    values: Sequence[int]
     searched: bool
 
 
@@ -40,7 +40,7 @@ class Border(NamedTuple):
 def parse_vary(text: str) -> Varied:
     """
     >>> parse_vary("batch=1..4")
-    Varied(name='batch', values=(1, 2, 3, 4), searched=True)
+    Varied(name='batch', values=range(1, 5), searched=True)
     >>> parse_vary("seq=1k,2k")
     Varied(name='seq', values=(1024, 2048), searched=False)
     """
@@ -56,7 +56,7 @@ def parse_vary(text: str) -> Varied:
         raise ValueError(f"{rest}: {first} is above {last}; write the smaller number first")
     if last - first > 1 << 24:
         raise ValueError(f"{rest} has too many values")
-    return Varied(name, tuple(range(first, last + 1)), searched=True)
+    return Varied(name, range(first, last + 1), searched=True)
 
 
 def _number(text: str) -> int:
@@ -133,6 +133,15 @@ def search(values: Sequence[int], fits: Callable[[int], bool]) -> Border:
         tried=tuple(values[place] for place in sorted(known)),
         fits_again=tuple(values[place] for place in sorted(known) if place > border and known[place]),
     )
+
+
+def most_runs(count: int) -> int:
+    """The most runs that a search among so many values takes.
+
+    >>> most_runs(1), most_runs(64)
+    (1, 11)
+    """
+    return min(count, 2 + max(0, count - 2).bit_length() + _BEYOND + 1)
 
 
 def _beyond(border: int, count: int) -> list[int]:

@@ -1411,10 +1411,21 @@ class Fit(TypedDict):
     ttnn: FitTtnn
     real_kernels: bool
     fake_weights: bool
+    varied: list[FitVaried]
     boards: list[FitBoard]
     borders: list[FitBorder]
     smallest: str | None
     exit_code: int
+
+
+class FitVaried(TypedDict):
+    """One --vary: a list of values, or a range in which the largest value that fits is searched."""
+
+    name: str
+    searched: bool
+    values: list[int]
+    first: int
+    last: int
 
 
 class FitBorder(TypedDict):

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import short_line
 from ttmem.model.units import exact, human
+from ttmem.show.fit_grid import VERDICTS, border_name, grid
 from ttmem.show.text import BOLD, RED, YELLOW, Style, wrap
 
 if TYPE_CHECKING:
     from ttmem.model.schema import Fit, FitBoard, FitBorder, FitDram, FitL1
 
-_VERDICTS = {"fits": "fits", "fails": "does not fit", "unknown": "cannot tell"}
 _COLOURS = {"fits": BOLD, "fails": RED, "unknown": YELLOW}
 _HEADING_COLUMNS = 11
+_MOST_BORDERS = 2  # with more, only the runs that do not fit are shown in full
 
 
 def render(document: Fit, style: Style) -> str:
     """The text of a document with schema "ttmem.fit/1"; the last line is a summary to search for."""
     lines: list[str] = []
-    if document["borders"] or any(board["values"] for board in document["boards"]):
-        lines += [*(_border_table(document) if document["borders"] else _grid(document)), ""]
-        boards = _at_borders(document)
-    else:
-        boards = document["boards"]
-    for board in boards:
+    if document["varied"]:
+        lines += [*grid(document, style), ""]
+    for board in _shown(document):
         lines += [*_block(board, style), ""]
     version = document["ttnn"]["version"] or "of unknown version"
     basis = f"found with ttnn {version} on mock devices; never compared with hardware"
@@ -48,13 +46,13 @@ def summary(document: Fit) -> str:
 def _together(verdicts: list[str]) -> str:
     """The verdicts on one machine."""
     if len(verdicts) == 1:
-        return _VERDICTS[verdicts[0]]
+        return VERDICTS[verdicts[0]]
     return f"fits in {verdicts.count('fits')} of {len(verdicts)} runs"
 
 
 def _block(board: FitBoard, style: Style) -> list[str]:
     name = " ".join([board["board"], *_values(board["values"])])
-    title = f"{name}: {_VERDICTS[board['verdict']]}: {board['reason']} ({board['duration_s']:.1f} s)"
+    title = f"{name}: {VERDICTS[board['verdict']]}: {board['reason']} ({board['duration_s']:.1f} s)"
     lines = [style.paint(line, _COLOURS[board["verdict"]]) for line in wrap(style.clean(title), style, "  ", "")]
     rows: list[tuple[str, str]] = []
     failure = board["failure"]
@@ -98,48 +96,22 @@ def _values(values: dict[str, str]) -> list[str]:
 
 def _border_text(border: FitBorder) -> str:
     largest = "none" if border["largest"] is None else str(border["largest"])
-    return f"{' '.join([border['board'], *_values(border['values'])])}: largest {border['name']} {largest}"
+    return f"{border_name(border)}: largest {border['name']} {largest}"
 
 
-def _border_table(document: Fit) -> list[str]:
-    """A line for each machine and combination: the largest value, and how the border was proven."""
-    lines = []
-    for border in document["borders"]:
-        if border["next"] is None:
-            proof = "the end of the range"
-        else:
-            proof = f"{border['next']} {_VERDICTS[border['next_verdict'] or 'unknown']}"
-        again = f"; fits again at {', '.join(map(str, border['fits_again']))}" if border["fits_again"] else ""
-        lines.append(f"{_border_text(border)} ({proof}; {len(border['tried'])} values tried{again})")
-    return lines
-
-
-def _at_borders(document: Fit) -> list[FitBoard]:
-    """The runs at the borders and right above them."""
-    if not document["borders"]:
-        return []
+def _shown(document: Fit) -> list[FitBoard]:
+    """The runs that are shown in full: with --vary, those at the borders and right above them, if they are few."""
+    borders = document["borders"]
+    if not document["varied"]:
+        return document["boards"]
     wanted = {
         (border["board"], *_values({**border["values"], border["name"]: str(value)}))
-        for border in document["borders"]
+        for border in borders
         for value in (border["largest"], border["next"])
     }
-    rows = {(board["board"], *_values(board["values"])): board for board in document["boards"]}
-    return [row for key, row in rows.items() if key in wanted]
-
-
-def _grid(document: Fit) -> list[str]:
-    """A table with a line for each combination of values and a column for each machine."""
-    machines = list(dict.fromkeys(board["board"] for board in document["boards"]))
-    rows: dict[str, dict[str, str]] = {}
-    for board in document["boards"]:
-        rows.setdefault(" ".join(_values(board["values"])), {})[board["board"]] = _VERDICTS[board["verdict"]]
-    first = max(len(row) for row in rows)
-    widths = [max(len(machine), *(len(verdict) for verdict in _VERDICTS.values())) for machine in machines]
-    lines = ["  ".join([" " * first, *(f"{machine:<{width}}" for machine, width in zip(machines, widths))])]
-    for row, found in rows.items():
-        cells = (f"{found.get(machine, '-'):<{width}}" for machine, width in zip(machines, widths))
-        lines.append("  ".join([f"{row:<{first}}", *cells]))
-    return [line.rstrip() for line in lines]
+    rows = {(board["board"], *sorted(_values(board["values"]))): board for board in document["boards"]}
+    shown = [row for key, row in rows.items() if key in {(name, *sorted(values)) for name, *values in wanted}]
+    return shown if len(borders) <= _MOST_BORDERS else [row for row in shown if row["verdict"] != "fits"]
 
 
 def _dram(dram: FitDram) -> str:
