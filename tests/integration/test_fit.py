@@ -283,13 +283,13 @@ def test_the_largest_value_is_the_one_that_arithmetic_gives(folder: Path) -> Non
     def expected(tensors: int) -> int:
         return max(value for value in range(1, last + 1) if tensors * -(-value * tiles // 12) * 2048 <= bank)
 
-    arguments = ["--board", "n150", "--vary", f"batch=1..{last}", "--vary", "tensors=64,128"]
+    arguments = ["--board", "n150", "--vary", f"batch=1..{last}", "--vary", "tensors=80,128"]
     command = [*script(folder, text), "{batch}", "{tensors}"]
     fitted = fit(folder, *arguments, command=command)
     assert fitted.code == 0
     assert [one["searched"] for one in fitted.data["varied"]] == [True, False]
     tried = 0
-    for border, tensors in zip(fitted.data["borders"], (64, 128), strict=True):
+    for border, tensors in zip(fitted.data["borders"], (80, 128), strict=True):
         largest = expected(tensors)
         assert border["values"] == {"tensors": str(tensors)}
         assert (border["largest"], border["next"], border["next_verdict"]) == (largest, largest + 1, "fails")
@@ -303,7 +303,7 @@ def test_the_largest_value_is_the_one_that_arithmetic_gives(folder: Path) -> Non
     assert f"{tried} of {tried} runs were kept" in again.err
     assert again.data == fitted.data
     changed = fit(
-        folder, "--board", "n150", "--vary", "batch=1,12", "--vary", "tensors=64",
+        folder, "--board", "n150", "--vary", "batch=1,12", "--vary", "tensors=80",
         command=[*script(folder, text + "#"), "{batch}", "{tensors}"],
     )  # fmt: skip
     assert (changed.code, changed.err) == (4, "")
