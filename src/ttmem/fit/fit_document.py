@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ttmem.fit.fit_listener import FitSizes
-from ttmem.fit.fit_verdict import exit_code, verdict_on
+from ttmem.fit.fit_verdict import exit_code, programs_tracked, verdict_on
+from ttmem.fit.mock_environment import settings_for
 from ttmem.fit.mock_run import AllocatorUse, MockRun, RunOptions
 from ttmem.fit.varied import Varied
 from ttmem.model.geometry import Geometry
@@ -27,6 +28,10 @@ _NOTES = {
     "weights": "--fake-weights: large tensors were not turned into tiles on the host; their values are zero",
     "device": "the command tried to open /dev/tenstorrent, which was refused",
 }
+_NO_QUEUES = (
+    "this ttnn runs on mock devices without command queues only, so that no cores are reserved for dispatch and L1 has "
+    "more banks than on hardware"
+)
 _NOTHING_FAKED = "--fake-weights had no effect: ttnn turned no large tensor into tiles on the host"
 
 
@@ -91,6 +96,8 @@ def board_row(run: MockRun, values: Mapping[str, int], options: RunOptions) -> s
     numbers = {number for use in run.allocators for number in use.sizes.numbers}
     words = {what for what, _ in run.reported}
     notes = [text for what, text in _NOTES.items() if what in words]
+    if settings_for(options.ttnn.version).get("TT_METAL_SLOW_DISPATCH_MODE"):
+        notes.append(_NO_QUEUES)
     if options.fake_weights and "weights" not in words:
         notes.append(_NOTHING_FAKED)
     return {
@@ -110,7 +117,7 @@ def board_row(run: MockRun, values: Mapping[str, int], options: RunOptions) -> s
         "l1": _l1(run.allocators),
         "l1_small": _l1_small(run.allocators),
         "trace": _trace(run),
-        "programs": max((use.sizes.programs for use in run.allocators), default=0),
+        "programs": max((use.sizes.programs for use in run.allocators), default=0) if programs_tracked(run) else None,
         "unknown": unknown,
         "notes": [*notes, *run.warnings],
         "output": run.output if verdict.verdict == "unknown" else [],
@@ -187,6 +194,7 @@ def _l1_row(use: AllocatorUse) -> schema.FitL1:
     return {
         "bank_size": _bank_size(sizes),
         "buffers_peak": None if bank is None else bank.peak,
+        "reserved_peak": sizes.l1_reserved_peak,
         "largest_free_min": None if bank is None else bank.least_largest,
         "headroom": headroom,
         "operation": None if cause is None else cause.tag,

@@ -12,7 +12,7 @@ from ttmem.model.kinds import Kind
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import NO_MESH_ID, Mesh
 
-_DRAM, _L1 = int(Kind.DRAM), int(Kind.L1)
+_DRAM, _L1, _L1_SMALL = int(Kind.DRAM), int(Kind.L1), int(Kind.L1_SMALL)
 
 
 class PhaseUse:
@@ -43,12 +43,17 @@ class FitSizes(Sizes):
         self.phases: dict[str, PhaseUse] = {}
         self.banks: dict[int, BankUse] = {}
         self.l1_end = l1_end
+        self.l1_reserved_peak: int | None = 0  # bytes of L1 and L1_SMALL together; None: differs between cores
+        self._l1_reserved: dict[tuple[int, int], int] = {}  # by kind and address
         self.room_below_end: tuple[int, int] | None = (
             None  # least room below the end of L1, and the blob of the program
         )
 
     def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
         super().took(kind, address, per_bank, name)
+        if kind in (_L1, _L1_SMALL) and self.l1_reserved_peak is not None:
+            self._l1_reserved[kind, address] = per_bank
+            self.l1_reserved_peak = max(self.l1_reserved_peak, sum(self._l1_reserved.values()))
         bank = self.banks.get(kind)
         if bank is not None:
             if kind == _DRAM:
@@ -59,6 +64,7 @@ class FitSizes(Sizes):
 
     def gave_back(self, kind: int, address: int) -> None:
         super().gave_back(kind, address)
+        self._l1_reserved.pop((kind, address), None)
         bank = self.banks.get(kind)
         if bank is not None:
             if kind == _DRAM:
@@ -76,6 +82,7 @@ class FitSizes(Sizes):
     def took_per_core(self) -> None:
         super().took_per_core()
         self.banks.pop(_L1, None)
+        self.l1_reserved_peak = None
 
     def ran(self, program: int) -> None:
         super().ran(program)

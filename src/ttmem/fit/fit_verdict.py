@@ -55,7 +55,14 @@ def verdict_on(run: MockRun, dram: schema.FitDram | None, unknown: Iterable[sche
             f"every allocation succeeded, but only {free} per DRAM bank were left for what is unknown, at most "
             f"{exact(bound)}"
         )
-    return FitVerdict("fits", "every allocation succeeded" + (" until the run was stopped" if run.stopped else ""))
+    what = "allocation succeeded" if programs_tracked(run) else "buffer was allocated"
+    only = "" if programs_tracked(run) else "; this is an answer for buffers only, because programs are not tracked"
+    return FitVerdict("fits", f"every {what}{' until the run was stopped' if run.stopped else ''}{only}")
+
+
+def programs_tracked(run: MockRun) -> bool:
+    """False below ttnn 0.75: the agent reports it."""
+    return not any("programs are not tracked" in text for text in run.result.document["trouble"])
 
 
 def _cannot_tell(reason: str) -> FitVerdict:

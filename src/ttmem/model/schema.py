@@ -1502,7 +1502,7 @@ class FitBoard(TypedDict):
     l1: FitL1 | None
     l1_small: FitRegion | None
     trace: FitTrace | None
-    programs: int
+    programs: int | None
     unknown: list[FitUnknown]
     notes: list[str]
     output: list[str]
@@ -1547,6 +1547,7 @@ class FitL1(TypedDict):
 
     bank_size: int
     buffers_peak: int | None
+    reserved_peak: int | None
     largest_free_min: int | None
     headroom: int | None
     operation: str | None

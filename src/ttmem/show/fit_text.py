@@ -68,7 +68,7 @@ def _block(board: FitBoard, style: Style) -> list[str]:
         tokens = f"{board['kv']['tokens']:,} tokens of {exact(board['kv']['bytes_per_token'])} per chip"
         rows.append(("KV cache", f"room for {tokens}, {exact(board['kv']['bytes'])}, beside the rest"))
     if board["l1"] is not None:
-        rows.append(("L1", _l1(board["l1"])))
+        rows.append(("L1", _l1(board["l1"], tracked=board["programs"] is not None)))
     small = board["l1_small"]
     if small is not None and (small["needed"] or small["declared"]):
         rows.append(("L1_SMALL", f"{exact(small['needed'])} per core needed, {exact(small['declared'])} declared"))
@@ -78,7 +78,7 @@ def _block(board: FitBoard, style: Style) -> list[str]:
         count = f"{trace['captured']} captured with {trace['launches']:,} launches"
         rows.append(("traces", f"{region}; {count}"))
     if board["dram"] is not None:
-        rows.append(("programs", f"{board['programs']:,}"))
+        rows.append(("programs", "not tracked" if board["programs"] is None else f"{board['programs']:,}"))
     for one in board["unknown"]:
         bound = "" if one["bound"] is None else f"at most {exact(one['bound'])} per DRAM bank: "
         rows.append(("unknown", f"{one['what']}: {bound}{one['text']}"))
@@ -121,10 +121,11 @@ def _dram(dram: FitDram) -> str:
     )
 
 
-def _l1(l1: FitL1) -> str:
+def _l1(l1: FitL1, tracked: bool) -> str:
     if l1["headroom"] is None:
         used = "unknown" if l1["buffers_peak"] is None else exact(l1["buffers_peak"])
-        return f"{used} of {human(l1['bank_size'])} per core in buffers at the peak; no program was launched"
+        programs = "no program was launched" if tracked else "programs are not tracked"
+        return f"{used} of {human(l1['bank_size'])} per core in buffers at the peak; {programs}"
     line = short_line(l1["line"])
     where = f"{l1['operation'] or 'a program'}{f' at {line}' if line else ''}"
     return f"tightest: {where} leaves {exact(l1['headroom'])} per core below {l1['limited_by']}"
