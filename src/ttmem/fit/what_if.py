@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ttmem.fit.recorded_steps import KINDS, Step, Steps
+from ttmem.fit.recorded_steps import KINDS, Recorded, Step, Steps
 from ttmem.model.geometry import BOARDS, Geometry
 from ttmem.model.kinds import Kind
 from ttmem.sim.allocator import Allocator
@@ -44,8 +44,19 @@ class Outcome(NamedTuple):
     banks: dict[str, schema.WhatIfBank]
 
 
-def what_if(steps: Steps, conditions: Conditions, path: str) -> schema.WhatIf:
-    """The recorded steps as they were, and under the conditions."""
+def what_if(recorded: Recorded, conditions: Conditions, path: str) -> schema.WhatIf:
+    """The recorded steps as they were, and under the conditions, on each device."""
+    devices = [_on_device(steps, conditions) for steps in recorded.allocators]
+    return {
+        "schema": SCHEMA,
+        "recording": path,
+        "left_out": recorded.left_out,
+        "devices": devices,
+        "exit_code": 4 if any(device["changed"]["failed"] for device in devices) else 0,
+    }
+
+
+def _on_device(steps: Steps, conditions: Conditions) -> schema.WhatIfDevice:
     as_recorded = simulate(steps.steps, steps.geometry, steps.geometry, None)
     changed = steps.geometry
     if conditions.board is not None:
@@ -58,13 +69,10 @@ def what_if(steps: Steps, conditions: Conditions, path: str) -> schema.WhatIf:
     order = largest_first(steps.steps) if conditions.largest_first else steps.steps
     other = simulate(order, steps.geometry, changed, conditions.free_early)
     return {
-        "schema": SCHEMA,
-        "recording": path,
-        "left_out": steps.left_out,
+        "numbers": list(steps.numbers),
         "exact": not as_recorded.moved,
         "recorded": _row(as_recorded),
         "changed": _row(other),
-        "exit_code": 4 if other.failed else 0,
     }
 
 

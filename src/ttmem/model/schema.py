@@ -1447,10 +1447,17 @@ class WhatIf(TypedDict):
     schema: Literal["ttmem.what_if/1"]
     recording: str
     left_out: int
+    devices: list[WhatIfDevice]
+    exit_code: int
+
+
+class WhatIfDevice(TypedDict):
+    """A device, or a mesh of devices in lock step, which has one allocator."""
+
+    numbers: list[int]
     exact: bool
     recorded: WhatIfRun
     changed: WhatIfRun
-    exit_code: int
 
 
 class WhatIfRun(TypedDict):
