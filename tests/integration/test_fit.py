@@ -177,7 +177,7 @@ TENSOR = -(-32768 // 12) * 2048  # its bytes in each bank of an n150
 # The script; the verdict; words of the reason or the output; bytes per DRAM bank at the peak, None without a device.
 BAD_DAYS = {
     "opens no device": ("import ttnn", "unknown", "opened no device", None),
-    "needs a module that is not there": ("import no_such_module", "unknown", "No module named 'no_such_module'", None),
+    "needs torch, which is not there": (f"{OPEN}import torch", "unknown", "No module named 'torch'", 0),
     "needs the network": (
         f"{OPEN}import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/weights')",
         "unknown",
@@ -378,6 +378,28 @@ def test_with_fake_weights_every_allocation_is_the_same(name: str, shape: tuple[
     assert (" weights " in real[1], " weights " in fake[1]) == (False, True)
 
 
+def test_real_kernels_are_those_of_the_installed_compiler(folder: Path) -> None:
+    """The wheel of the tests has a compiler of its own, whose kernels have different sizes: it stands for sfpi."""
+    text = (
+        f"{OPEN}"
+        "small = ttnn.zeros([1, 1, 256, 256], ttnn.bfloat16, ttnn.TILE_LAYOUT, device)\nttnn.matmul(small, small)\n"
+    )
+    command = script(folder, text)
+    real = fit(folder, "--board", "n150", "--real-kernels", command=command)
+    small = fit(folder, "--board", "n150", command=command).board
+    ring = real.board["kernel_ring"]
+    assert ring["size"] > ring["needed"] > 5 << 10, "five kernels of 1 KiB or more; those of the stand-in are tiny"
+    assert ring["operation"] == "ttnn.matmul"
+    assert real.data["real_kernels"]
+    assert small["kernel_ring"] is None
+    assert [[row["what"] for row in board["unknown"]] for board in (real.board, small)] == [
+        ["kernel binaries"],
+        ["kernel binaries", "kernel ring"],
+    ]
+    for key in ("verdict", "dram", "l1", "programs"):
+        assert real.board[key] == small[key], key
+
+
 def test_fake_weights_are_noted(folder: Path) -> None:
     """Values of large tensors are zero, those of small ones are right; without the option both are right."""
     text = (
@@ -451,7 +473,7 @@ def test_a_recording_is_repeated_byte_for_byte_and_under_other_conditions(folder
     assert on_device(4, "--l1-small", "64K")["changed"]["banks"]["l1_small"]["size"] == 64 << 10
     assert on_device(4, "--order", "largest-first")["changed"]["moved"] > 0
     text = subprocess.run([*TTMEM, "fit", "--replay", str(path)], capture_output=True, text=True).stdout
-    assert text.endswith("ttmem fit: changed 1 allocation would fail\n")
+    assert text.endswith("ttmem fit: changed: 1 allocation would fail\n")
 
 
 def test_each_device_of_a_recording_is_repeated(folder: Path) -> None:

@@ -118,6 +118,7 @@ def board_row(run: MockRun, values: Mapping[str, int], options: RunOptions) -> s
         "l1_small": _l1_small(run.allocators),
         "trace": _trace(run),
         "programs": max((use.sizes.programs for use in run.allocators), default=0) if programs_tracked(run) else None,
+        "kernel_ring": _kernel_ring(run) if options.real_kernels else None,
         "unknown": unknown,
         "notes": [*notes, *run.warnings],
         "output": run.output if verdict.verdict == "unknown" else [],
@@ -225,6 +226,20 @@ def _trace(run: MockRun) -> schema.FitTrace | None:
         return None
     launches = [number for what, number in run.reported if what == "trace"]
     return {"declared": geometry.trace_size, "captured": len(launches), "launches": sum(launches)}
+
+
+def _kernel_ring(run: MockRun) -> schema.FitRing | None:
+    """Only of kernels that were compiled: the sizes of others are not real."""
+    rows: list[schema.FitRing] = [
+        {
+            "size": use.sizes.geometry.ring_size,
+            "needed": use.sizes.ring[0],
+            "operation": None if use.ring is None else use.ring.tag,
+        }
+        for use in run.allocators
+        if use.sizes.geometry is not None and use.sizes.programs
+    ]
+    return max(rows, key=lambda row: row["needed"], default=None)
 
 
 def _geometry(run: MockRun) -> Geometry | None:

@@ -31,6 +31,7 @@ class AllocatorUse(NamedTuple):
     tightest: Cause | None  # the program with the least headroom
     holder: Cause | None  # the L1 buffer above it
     lowest: Cause | None  # the program that came closest to the end of L1
+    ring: Cause | None = None  # the program that needs most of the kernel ring
 
 
 class MockRun(NamedTuple):
@@ -108,4 +109,5 @@ def _allocator_use(agent: object, sizes: object) -> AllocatorUse:
         tightest=None if least is None else cause(least.program),
         holder=None if least is None else cause(least.holder),
         lowest=None if below is None else cause(below[1]),
+        ring=cause(sizes.ring[1]),
     )

@@ -1510,6 +1510,7 @@ class FitBoard(TypedDict):
     l1_small: FitRegion | None
     trace: FitTrace | None
     programs: int | None
+    kernel_ring: FitRing | None
     unknown: list[FitUnknown]
     notes: list[str]
     output: list[str]
@@ -1565,6 +1566,14 @@ class FitL1(TypedDict):
 class FitRegion(TypedDict):
     declared: int
     needed: int
+
+
+class FitRing(TypedDict):
+    """The kernel ring of a core, and the program that needs most of it."""
+
+    size: int
+    needed: int
+    operation: str | None
 
 
 class FitTrace(TypedDict):

@@ -79,6 +79,10 @@ def _block(board: FitBoard, style: Style) -> list[str]:
         rows.append(("traces", f"{region}; {count}"))
     if board["dram"] is not None:
         rows.append(("programs", "not tracked" if board["programs"] is None else f"{board['programs']:,}"))
+    ring = board["kernel_ring"]
+    if ring is not None:
+        by = f" by {ring['operation']}" if ring["operation"] else ""
+        rows.append(("kernels", f"{exact(ring['needed'])} of {human(ring['size'])} of the kernel ring needed{by}"))
     for one in board["unknown"]:
         bound = "" if one["bound"] is None else f"at most {exact(one['bound'])} per DRAM bank: "
         rows.append(("unknown", f"{one['what']}: {bound}{one['text']}"))

@@ -26,7 +26,7 @@ def render(document: WhatIf, style: Style) -> str:
         lines += [line for note in _device_notes(device) for line in wrap(of + note, style, "  ", "")]
     lines += [line for note in _notes(document) for line in wrap(note, style, "  ", "")]
     failed = sum(device["changed"]["failed"] for device in devices)
-    return "\n".join([*lines, f"ttmem fit: changed {_verdict(failed)}"])
+    return "\n".join([*lines, f"ttmem fit: changed: {_verdict(failed)}"])
 
 
 def _name(device: WhatIfDevice) -> str:
@@ -48,10 +48,10 @@ def _banks(run: WhatIfRun, style: Style) -> list[str]:
     lines = []
     for kind, bank in run["banks"].items():
         text = (
-            f"{kind:<9}{exact(bank['peak'])} of {human(bank['size'])} per bank at the peak; largest free block never "
+            f"{exact(bank['peak'])} of {human(bank['size'])} per bank at the peak; largest free block never "
             f"below {exact(bank['largest_free_min'])}"
         )
-        lines += wrap(text, style, " " * 11, "  ")
+        lines += wrap(text, style, " " * 11, f"  {kind.upper():<9}")
     return lines
 
 
@@ -72,7 +72,8 @@ def _device_notes(device: WhatIfDevice) -> list[str]:
             "address than recorded"
         )
     if changed["estimated"]:
-        notes.append(f"estimated: {changed['estimated']:,} buffers, whose page size does not follow from their size")
+        count = f"{changed['estimated']:,} buffer{'' if changed['estimated'] == 1 else 's'}"
+        notes.append(f"estimated: the page size of {count}, which does not follow from the recording")
     return notes
 
 
