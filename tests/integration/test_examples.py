@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -164,3 +166,61 @@ def test_a_model_under_fit(name: str, arguments: list[str], printed: str, folder
     assert printed in done.stderr
     assert done.stdout.endswith("ttmem fit: n150 fits\n")
     assert list(folder.iterdir()) == []
+
+
+# The tensors that examples/decoder.py keeps, on one chip: shape and number.
+HIDDEN, FEED_FORWARD, LAYERS, VOCABULARY = 4096, 14336, 32, 128256
+BY_HAND = """
+import sys, ttnn
+device = ttnn.open_device(device_id=0, num_command_queues=2, l1_small_size=32768, trace_region_size=32 << 20)
+held = [ttnn.empty([1, 1, 128256, 4096], ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT, device)]
+for dtype, shape, count in eval(sys.argv[1]):
+    for _ in range(count):
+        held.append(ttnn.empty(shape, getattr(ttnn, dtype), ttnn.TILE_LAYOUT, device))
+"""
+
+
+def kept(batch: int, length: int) -> list[tuple[str, list[int], int]]:
+    shapes = [
+        ("bfloat8_b", [1, 1, HIDDEN, VOCABULARY], 1),
+        ("bfloat16", [1, 1, 32, HIDDEN], 2 * LAYERS),
+        ("bfloat8_b", [1, 1, HIDDEN, 48 * 128], LAYERS),
+        ("bfloat8_b", [1, 1, HIDDEN, HIDDEN], LAYERS),
+        ("bfloat8_b", [1, 1, HIDDEN, FEED_FORWARD], 2 * LAYERS),
+        ("bfloat8_b", [1, 1, FEED_FORWARD, HIDDEN], LAYERS),
+        ("bfloat8_b", [batch, 8, length, 128], 2 * LAYERS),
+    ]
+    return [(dtype, list(shape), count) for dtype, shape, count in shapes]
+
+
+def bytes_in_a_bank(batch: int, length: int) -> int:
+    """Pages are spread over 12 banks: rows of the embedding, tiles of everything else."""
+    total = -(-VOCABULARY // 12) * HIDDEN * 2
+    for dtype, shape, count in kept(batch, length):
+        tiles = math.prod(shape) // 1024
+        total += count * -(-tiles // 12) * (2048 if dtype == "bfloat16" else 1088)
+    return total
+
+
+def test_the_border_of_the_decoder_that_is_published(folder: Path) -> None:
+    """docs/fit.md: on an n150, with length 8192, batch 6 fits and 7 does not. By hand, the same."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ttmem", "fit", "--board", "n150", "--vary", "batch=6,7", "--fresh", "--json", "--",
+         wheel("3.12").python, str(EXAMPLES / "decoder.py"), "--batch", "{batch}", "--length", "8192"],
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    six, seven = json.loads(done.stdout)["boards"]
+    assert (six["verdict"], seven["verdict"]) == ("fits", "fails")
+    bank = six["dram"]["bank_size"]
+    assert bytes_in_a_bank(6, 8192) <= six["dram"]["peak"] <= bank < bytes_in_a_bank(7, 8192)
+    assert bytes_in_a_bank(26, 2048) <= bank < bytes_in_a_bank(27, 2048), "also published"
+    (folder / "by_hand.py").write_text(BY_HAND)
+    with Bench(folder / "bench", "n150") as bench:
+        for batch, words in ((6, ""), (7, "Out of Memory")):
+            ran = subprocess.run(
+                [bench.python, str(folder / "by_hand.py"), repr(kept(batch, 8192))], env=bench.environment, cwd=folder,
+                capture_output=True, text=True, timeout=PATIENCE,
+            )  # fmt: skip
+            assert (ran.returncode == 0) == (batch == 6), ran.stderr
+            assert words in ran.stderr

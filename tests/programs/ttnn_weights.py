@@ -9,6 +9,7 @@ Usage: ttnn_weights.py ROWS COLUMNS [--torch TYPE]
 from __future__ import annotations
 
 import argparse
+import importlib
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,7 @@ def main() -> None:
     def source(shape: list[int]) -> Any:
         if options.torch is None:
             return np.ones(shape, dtype=np.float32)
-        import torch
-
+        torch = importlib.import_module("torch")
         return torch.ones(shape, dtype=getattr(torch, options.torch))
 
     device = ttnn.open_mesh_device(ttnn.MeshShape(options.rows, options.columns))

@@ -281,7 +281,7 @@ def _unknown(run: MockRun, real_kernels: bool) -> list[schema.FitUnknown]:
             {
                 "what": "traces",
                 "text": "traces are not written on mock devices; each launch has at most the size of the kernel rings "
-                "of all cores"
+                "of all cores, which is reasoned and was not compared with a real trace"
                 if dynamic
                 else "traces are not written on mock devices; whether they fit into the declared region is not known",
                 "bound": -(-launches * per_launch // geometry.dram_banks) if dynamic else None,
