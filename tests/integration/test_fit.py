@@ -237,6 +237,25 @@ def test_a_program_that(what: str, folder: Path) -> None:
     assert os.listdir(folder / "tmp") == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--board", "n150", "--", "no-such-program"], 127, "cannot run no-such-program: there is no such program"),
+        (["--board", "n151", "--", "python"], 2, "there is no board 'n151'; choose from n150, n300"),
+        (["--", "python"], 2, "--board is missing"),
+        (["--board", "n150"], 2, "there is no command to run"),
+        (["--board", "n150", "--order", "largest-first", "--", "python"], 2, "need --replay"),
+        (["--board", "n150", "--vary", "a=1..2", "--vary", "b=1..2", "--", "sh", "{a}{b}"], 2, "only one range"),
+        (["--replay", "no-such-file"], 1, "no-such-file: No such file"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(arguments: list[str], code: int, words: str, folder: Path) -> None:
+    done = subprocess.run([*TTMEM, "fit", *arguments], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_two_devices_and_a_file_in_the_current_folder(folder: Path) -> None:
     """The numbers are those of the device that came closest to its limit."""
     text = (

@@ -82,6 +82,11 @@ def test_a_column_of_the_picture_shows_the_worst_run_in_it() -> None:
     assert {row[15], row[-1]} == {"#", "x"}
 
 
+def test_a_short_range_has_a_column_for_each_value() -> None:
+    lines = grid(searched({("n150", 1024): 2}, last=4), WIDE)
+    assert lines[-3:-1] == ["batch          1  4", "n150 seq=1024  ##xx"]
+
+
 def test_a_value_that_fits_again_is_named() -> None:
     lines = grid(searched({("n150", 1024): 10}, last=32, again=21), WIDE)
     assert "n150 seq=1024: above the border, batch 21 fits again" in lines

@@ -126,16 +126,20 @@ def run(args: argparse.Namespace) -> int:
     if args.board is None:
         raise UsageError(f"--board is missing; choose from {', '.join(BOARDS)}, {_ALL}, or name a file")
     machines = _machines(args.board)
+    try:
+        check_varied(args.vary, command)
+    except ValueError as error:
+        raise UsageError(f"--vary: {error}") from None
+    if shutil.which(command[0]) is None and not os.path.exists(command[0]):
+        complain(f"ttmem fit: cannot run {command[0]}: there is no such program")
+        return 127
     progress = Progress(sys.stderr)
     try:
         ttnn = ttnn_of(command, os.environ, args.python)
         options = RunOptions(ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token, args.fake_weights)
-        check_varied(args.vary, command)
         kept = KeptResults(results_folder(os.environ) if args.vary and not args.fresh else None)
         asker = Asker(command, os.environ, options, kept, progress.show)
         found = answers(asker, machines, args.vary)
-    except ValueError as error:
-        raise UsageError(f"--vary: {error}") from None
     except (AgentMissing, NoTtnn) as error:
         raise CommandError(str(error)) from None
     except LaunchError as error:

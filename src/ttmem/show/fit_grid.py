@@ -77,7 +77,8 @@ def picture(document: Fit, style: Style) -> list[str]:
     searched = next(one for one in document["varied"] if one["searched"])
     names = [style.clean(border_name(border)) for border in borders]
     first = max(len(searched["name"]), *(len(name) for name in names)) + 2
-    width = max(_LEAST_COLUMNS, min(_MOST_COLUMNS, style.width - first, searched["last"] - searched["first"] + 1))
+    count = searched["last"] - searched["first"] + 1
+    width = min(count, _MOST_COLUMNS, max(_LEAST_COLUMNS, style.width - first))
     low, high = str(searched["first"]), str(searched["last"])
     axis = f"{low}{high:>{width - len(low)}}" if width > len(low) + len(high) else f"{low} .. {high}"
     lines = [f"{searched['name']:<{first}}{axis}"]
@@ -106,9 +107,9 @@ def _cells(border: FitBorder, searched: FitVaried, verdicts: dict[int, str], wid
     """What each column shows."""
     count = searched["last"] - searched["first"] + 1
     found = []
-    for column in range(min(width, count)):
-        start = searched["first"] + column * count // min(width, count)
-        end = searched["first"] + (column + 1) * count // min(width, count)
+    for column in range(width):
+        start = searched["first"] + column * count // width
+        end = searched["first"] + (column + 1) * count // width
         here = {verdict for value, verdict in verdicts.items() if start <= value < end}
         below = "below" if border["largest"] is not None and start <= border["largest"] else "above"
         found.append(next((what for what in _MARKS if what in here), below))
