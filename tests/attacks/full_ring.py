@@ -24,12 +24,14 @@ def main(path: str, chips: int, records: int) -> None:
 
 
 def _fill(memory: RingMemory, records: int) -> None:
-    plain = Record(0, 10**9, int(RingEvent.ALLOCATED), 0, 0, 0, 1, 0, 64, 64, NO_SLOT, 0, 0, 0, 0, 0)
+    """Every fifth record opens the mesh again, which takes time for each chip. A buffer takes no longer on a mesh."""
+    plain = Record(0, 10**9, int(RingEvent.OPENED), 0, 0, 0, 1, 0, 64, 64, NO_SLOT, 0, 0, 0, 0, 0)
+    events = (*(RingEvent.ALLOCATED, RingEvent.FREED) * 2, RingEvent.OPENED)
     head = memory.get("head")
     for number in range(records):
         head += 1
-        event = RingEvent.FREED if number % 2 else RingEvent.ALLOCATED
-        record = plain._replace(sequence=head, event=int(event), address=(number // 2 % 1000) << 12)
+        event = int(events[number % 5])
+        record = plain._replace(sequence=head, event=event, address=(number // 5 % 1000) << 12)
         RECORD.pack_into(memory.map, memory.at["ring_at"] + head % memory.slots * RECORD_SIZE, *record)
     memory.put(head=head)
 

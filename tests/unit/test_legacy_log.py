@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import re
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,8 @@ import pytest
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.ingest import legacy_log
-from ttmem.ingest.legacy_log import STYLES, LegacyLog, mega
+from ttmem.ingest.legacy_lines import STYLES
+from ttmem.ingest.legacy_log import LegacyLog
 from ttmem.model.events import Allocated, Event, Freed, Mark, ProcessExited, ProgramRun
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
@@ -70,29 +70,6 @@ def bench(folder: Path) -> Iterator[Callable[..., Bench]]:
     for one in benches:
         one.log.close(PATIENCE)
         os.close(one.fd)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0"),
-        (1048576, "1"),
-        (208896, "0.199219"),
-        (917504, "0.875"),
-        (94208, "0.0898438"),
-        (8192000, "7.8125"),
-        (1, "9.53674e-07"),
-        (100 << 30, "102400"),
-        (1234567 << 20, "1.23457e+06"),
-        (123456789, "117.738"),
-    ],
-)
-def test_megabytes_as_cpp_prints_them(size: int, text: str) -> None:
-    assert mega(size) == text
-
-
-def test_styles_have_names() -> None:
-    assert STYLES == ("newest", "untyped", "bytes", "decimal")
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -413,16 +390,3 @@ def test_a_log_that_was_never_used_has_no_thread() -> None:
     assert threading.active_count() == before
     log.drain(0.0)
     log.close()
-
-
-def test_cpp_agrees_about_numbers(folder: Path) -> None:
-    """The same division, printed by a C++ stream."""
-    sizes = [1, 1000, 94208, 208896, 917504, 123456789, 8192000, 99999950, 1048575, 1 << 33, (100 << 30) - 1, 1 << 50]
-    loop = "unsigned long n; while (std::cin >> n) std::cout << n / 1048576.0 << ' ';"
-    code = f"#include <iostream>\nint main() {{ {loop} }}\n"
-    (folder / "p.cpp").write_text(code)
-    subprocess.run(["g++", "-O0", str(folder / "p.cpp"), "-o", str(folder / "p")], check=True)
-    said = subprocess.run(
-        [str(folder / "p")], input=" ".join(map(str, sizes)), capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert [mega(size) for size in sizes] == said

@@ -102,7 +102,8 @@ def test_lines_that_are_left_out(bench: Bench, observed: bool) -> None:
         bench.sink.add_observer(lambda *_: None)
     bench.send(STREAM[0])  # the one line there is room for
     assert bench.log.left_out == 0
-    assert bench.sink.plain(bench.legacy) is not observed
+    assert bench.sink.observed() is observed
+    assert bench.sink.log_for(bench.legacy) is None
     bench.send(*STREAM[1:])
     assert bench.log.left_out == 7
     assert bench.dumps == [Type.DUMP_REMAINING]
@@ -115,27 +116,53 @@ def test_an_event_without_a_line_is_not_left_out(bench: Bench) -> None:
     assert bench.log.left_out == 1
 
 
-def test_plain_while_the_log_has_no_room_and_nobody_observes(bench: Bench) -> None:
-    sink, agent = bench.sink, bench.source("agent")
-    assert not sink.plain(bench.legacy)
-    assert sink.plain(agent), "what comes through a ring has no lines"
+def test_the_log_has_lines_for_clients_while_there_is_room(bench: Bench) -> None:
+    sink = bench.sink
+    assert sink.log_for(bench.legacy) is bench.log
+    assert sink.log_for(bench.source("agent")) is None, "records of rings have no lines"
     bench.send(record(Type.ALLOC, 1))
-    assert sink.plain(bench.legacy)
+    assert sink.log_for(bench.legacy) is None
+    bench.log.tick(5.0)
+    assert sink.log_for(bench.legacy) is bench.log, "the next second has room again"
+
+
+def test_whether_events_are_observed(bench: Bench) -> None:
+    sink = bench.sink
 
     def observe(*_: object, **__: object) -> None: ...
 
+    assert (sink.observed(), sink.observed(ring=True)) == (False, False)
     sink.add_observer(observe)
-    assert not sink.plain(bench.legacy)
-    assert not sink.plain(agent)
+    assert (sink.observed(), sink.observed(ring=True)) == (True, True)
     sink.remove_observer(observe)
-    assert sink.plain(bench.legacy)
-    bench.log.tick(5.0)
-    assert not sink.plain(bench.legacy), "the next second has room again"
+    sink.add_observer(observe, rings=False)
+    assert (sink.observed(), sink.observed(ring=True)) == (True, False)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_lines_of_direct_events_equal_those_of_observed_events(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    monkeypatch.setattr(legacy_log, "LINES_PER_SECOND", 1000)
+    texts = []
+    for observed in (False, True):
+        file = folder / f"log-{observed}"
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT)
+        bench = Bench(fd, as_json=as_json)
+        if observed:
+            bench.sink.add_observer(lambda *_: None)
+        bench.send(*STREAM, record(Type.ALLOC, 6, code=1), record(Type.ALLOC, 6, code=1), record(Type.FREE, 6))
+        bench.log.close(30.0)
+        os.close(fd)
+        assert bench.log.left_out == 0
+        texts.append(file.read_text())
+    assert texts[0] == texts[1]
+    assert len(texts[0].splitlines()) == 11
 
 
 def test_a_quiet_log_wants_nothing(folder: Path) -> None:
     bench = Bench(1, quiet=True)
-    assert bench.sink.plain(bench.legacy)
+    assert bench.sink.log_for(bench.legacy) is None
     bench.send(*STREAM)
     assert bench.log.left_out == 0
 

@@ -16,7 +16,7 @@ from ttmem.account import launches
 from ttmem.account.allocations import Holding
 from ttmem.account.entities import Chip, Process, Share, Source
 from ttmem.account.shared_totals import join_devices, link, separate
-from ttmem.account.totals import NOT_YET, LeafOfAllChips, Total
+from ttmem.account.totals import NOT_YET, Total
 from ttmem.model.kinds import BUFFER_KINDS, KINDS, Kind
 
 _ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # kinds that the allocators of a chip allocate
@@ -28,7 +28,7 @@ def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
     if all_chips is None:
         leaf = Total(seq)
     else:
-        leaf = LeafOfAllChips(seq, all_chips.total if kind in _ALLOCATED else all_chips.beside)
+        leaf = Total(seq, all_chips=all_chips.total if kind in _ALLOCATED else all_chips.beside)
     leaf.chain = (leaf,)
     join_devices(holding, kind, leaf)
     holding.leaves[kind] = leaf

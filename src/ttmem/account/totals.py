@@ -132,6 +132,7 @@ class Total:
     """
 
     __slots__ = (
+        "all_chips",
         "chain",
         "chips",
         "gaps",
@@ -149,7 +150,7 @@ class Total:
         "watch",
     )
 
-    def __init__(self, since: int = 0, peak: Peak | None = None) -> None:
+    def __init__(self, since: int = 0, peak: Peak | None = None, all_chips: Total | None = None) -> None:
         self.used = 0
         self.reserved = 0  # bytes of the allocations whose reserved size is known
         self.known = 0  # number of these allocations
@@ -163,6 +164,7 @@ class Total:
         self.watch = 0  # equals recent.seq; an allocation with a later birth was part of no peak
         self.since = since  # leaf only: sequence number of the first report of this kind
         self.chain: tuple[Total, ...] = ()  # leaf only: itself and the totals that include it
+        self.all_chips = all_chips  # leaf only: a total over all chips, in which it counts once for each of its chips
         self.own = 0  # leaf only: the number of totals in its chain that belong to its process
         self.chips: frozenset[Chip] = frozenset()  # leaf: where it counts; other totals: the chips that share it
 
@@ -181,6 +183,8 @@ class Total:
             total.unknown += 1
             if used > total.high:
                 total.rise(used, seq, time)
+        if self.all_chips is not None:
+            self._grow(self.all_chips, size * len(self.chips), seq, time)
 
     def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
         """The same for an allocation whose reserved size is known."""
@@ -192,6 +196,8 @@ class Total:
                 total.reserved_peak = taken
             if used > total.high:
                 total.rise(used, seq, time)
+        if self.all_chips is not None:
+            self._grow(self.all_chips, size * len(self.chips), seq, time)
 
     def remove(self, allocation: Allocation, size: int) -> None:
         born = allocation.born
@@ -200,6 +206,8 @@ class Total:
             total.unknown -= 1
             if born <= total.watch:
                 total.leave(allocation)
+        if self.all_chips is not None:
+            self._shrink(self.all_chips, allocation, size)
 
     def remove_taken(self, allocation: Allocation, size: int, reserved: int) -> None:
         born = allocation.born
@@ -209,6 +217,20 @@ class Total:
             total.reserved -= reserved
             if born <= total.watch:
                 total.leave(allocation)
+        if self.all_chips is not None:
+            self._shrink(self.all_chips, allocation, size)
+
+    @staticmethod
+    def _grow(all_chips: Total, size: int, seq: int, time: float) -> None:
+        all_chips.used = used = all_chips.used + size
+        if used > all_chips.high:
+            all_chips.rise(used, seq, time)
+
+    def _shrink(self, all_chips: Total, allocation: Allocation, size: int) -> None:
+        if self.chips:
+            all_chips.used -= size * len(self.chips)
+            if allocation.born <= all_chips.watch:
+                all_chips.leave(allocation)
 
     def rise(self, used: int, seq: int, time: float) -> None:
         self.high = used
@@ -281,15 +303,24 @@ class Total:
 
     def recounted(self, before: int, seq: int, time: float) -> None:
         """Leaf only: the chips on which it counts have changed. It counted on ``before`` chips until now."""
+        if self.all_chips is not None:
+            self._grow(self.all_chips, self.used * (len(self.chips) - before), seq, time)
 
     def stops(self, allocation: Allocation) -> None:
         """Leaf only: an allocation stops counting, for a moment or forever, although it is still live."""
+        if self.all_chips is not None and self.chips:
+            self.all_chips.leave(allocation)
 
     def arrived(self, used: int, seq: int, time: float) -> None:
         """Leaf only: ``used`` bytes were added to all totals of its chain at once."""
+        if self.all_chips is not None:
+            self._grow(self.all_chips, used * len(self.chips), seq, time)
 
     def buried(self, dead: DeadAllocations, kind: int) -> None:
         """Leaf only: all its allocations were freed at once, and subtracted from its chain."""
+        if self.all_chips is not None and self.chips:
+            self.all_chips.keep(dead, kind)
+            self.all_chips.used -= self.used * len(self.chips)
 
     def merge(self, other: Total) -> None:
         """Add the allocations of another total, for example when a device turns out to be this chip.
@@ -329,59 +360,6 @@ class TotalWithContents:
     def allocations(self, live: Iterable[Allocation]) -> list[Allocation]:
         """All allocations of the peak. ``live`` are the allocations that are live now."""
         return self.peak.allocations(live)
-
-
-class LeafOfAllChips(Total):
-    """A leaf that also counts in a total over all chips, once for each of its chips."""
-
-    __slots__ = ("_all",)
-
-    def __init__(self, since: int, all_chips: Total) -> None:
-        super().__init__(since)
-        self._all = all_chips
-
-    def add(self, size: int, seq: int, time: float) -> None:
-        super().add(size, seq, time)
-        self._grow(size * len(self.chips), seq, time)
-
-    def add_taken(self, size: int, reserved: int, seq: int, time: float) -> None:
-        super().add_taken(size, reserved, seq, time)
-        self._grow(size * len(self.chips), seq, time)
-
-    def remove(self, allocation: Allocation, size: int) -> None:
-        super().remove(allocation, size)
-        self._shrink(allocation, size)
-
-    def remove_taken(self, allocation: Allocation, size: int, reserved: int) -> None:
-        super().remove_taken(allocation, size, reserved)
-        self._shrink(allocation, size)
-
-    def recounted(self, before: int, seq: int, time: float) -> None:
-        self._grow(self.used * (len(self.chips) - before), seq, time)
-
-    def arrived(self, used: int, seq: int, time: float) -> None:
-        self._grow(used * len(self.chips), seq, time)
-
-    def buried(self, dead: DeadAllocations, kind: int) -> None:
-        if self.chips:
-            self._all.keep(dead, kind)
-            self._all.used -= self.used * len(self.chips)
-
-    def stops(self, allocation: Allocation) -> None:
-        if self.chips:
-            self._all.leave(allocation)
-
-    def _grow(self, size: int, seq: int, time: float) -> None:
-        total = self._all
-        total.used += size
-        if total.used > total.high:
-            total.rise(total.used, seq, time)
-
-    def _shrink(self, allocation: Allocation, size: int) -> None:
-        if self.chips:
-            self._all.used -= size * len(self.chips)
-            if allocation.born <= self._all.watch:
-                self._all.leave(allocation)
 
 
 class _CompanionTotal(Total):

@@ -11,7 +11,7 @@ import asyncio
 
 from ttmem.cli import CommandError, UsageError, complain
 from ttmem.cli.options import add_socket, size
-from ttmem.ingest.legacy_log import STYLES
+from ttmem.ingest.legacy_lines import STYLES
 from ttmem.server.daemon import Options, ServeError, Server
 from ttmem.server.listen import ListenError
 from ttmem.wire.endpoint import LEGACY_PATH, api_path, default_path

@@ -153,7 +153,7 @@ class ClientMessages:
         """
         rest = iter(records)
         while True:
-            apply = self._direct if self._sink.plain(source) else self._shown
+            apply = self._shown if self._sink.observed() else self._direct
             record = apply(connection, source, rest, pid)
             if record is None:
                 return
@@ -163,16 +163,21 @@ class ClientMessages:
         """The hot path: apply buffers directly to the ledger. Returns the first record that is not an event."""
         sink = self._sink
         ledger, kinds, now = sink.ledger, BUFFER_KINDS, sink.now()
-        allocated, freed = ledger.allocated, ledger.freed
-        with sink.direct():
+        allocated, freed, log = ledger.allocated, ledger.freed, sink.log_for(source)
+        with sink.direct(log):
             for record in records:
                 op, device, length, code, claimed, ident, _ = record
                 if op == _ALLOC and claimed == pid and code < 5:
-                    if allocated(now, source, device, kinds[code], ident, length) is None:
+                    allocation = allocated(now, source, device, kinds[code], ident, length)
+                    if allocation is None:
                         sink.refused()
                         self._refused(connection, source, device, length)
+                    elif log is not None:
+                        log.note_buffer(now, source, device, kinds[code], ident, allocation)
                 elif op == _FREE and claimed == pid and code < 5:
-                    freed(now, source, device, kinds[code] if code else None, ident, length)
+                    allocation = freed(now, source, device, kinds[code] if code else None, ident, length)
+                    if log is not None:
+                        log.note_buffer(now, source, device, None, ident, allocation)
                 else:
                     event = event_of(record)
                     if event is None:
@@ -181,7 +186,7 @@ class ClientMessages:
         return None
 
     def _shown(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
-        """The same as `_direct` for events that are observed or logged."""
+        """The same as `_direct` for events that are observed."""
         now = self._sink.now()
         for record in records:
             event = event_of(record)

@@ -7,116 +7,24 @@ not delay the server. Above the limit, lines are left out and counted.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
 from time import sleep
 from typing import Any
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Process, Source
-from ttmem.ingest.clock import rfc3339
-from ttmem.model.events import Allocated, Event, Freed, ProcessExited
+from ttmem.ingest.legacy_lines import Lines, json_line
+from ttmem.model.events import Allocated, Device, Event, Freed, ProcessExited
 from ttmem.model.kinds import AGENT, KERNEL_KINDS, KINDS, Kind
 
 LINES_PER_SECOND = 10_000
 _WRITE_SECONDS = 0.02
-STYLES = ("newest", "untyped", "bytes", "decimal")
-_MEGABYTE = 1048576
-
+_LINES_PER_WRITE = 500
 _CB_KINDS = (Kind.CB, Kind.DFB, Kind.SCRATCHPAD)
 _LINE_OF = tuple("cb" if k in _CB_KINDS else "kernel" if k in KERNEL_KINDS else "buffer" for k in KINDS)
-_KERNEL_NAMES = {Kind.KERNEL: "Application", Kind.FABRIC_KERNEL: "Fabric", Kind.DISPATCH_KERNEL: "Dispatch"}
-
-
-# By kind, because reading the name of an Enum's member is slow.
-_TYPE_NAMES = tuple("SYSTEM_MEMORY" if kind is Kind.HOST else kind.name for kind in KINDS)
-
-
-def type_name(kind: Kind) -> str:
-    """A buffer kind as the proof of concept spelled it."""
-    return _TYPE_NAMES[kind]
-
-
-def mega(size: int) -> str:
-    """Megabytes as a C++ stream prints them: six significant digits."""
-    return f"{size / _MEGABYTE:g}"
-
-
-class _Lines:
-    """The text of each line. ``style`` selects one of the forms that versions of the proof of concept used."""
-
-    def __init__(self, style: str) -> None:
-        self._ident: Callable[[int], str] = str if style == "decimal" else hex
-        self._typed = style == "newest" or style == "decimal"
-        self._bytes = style == "bytes"
-
-    def allocated(self, pid: int, size: int, kind: Kind, device: int, ident: int, refs: int) -> str:
-        shared = f", ref_count={refs}" if refs > 1 else ""
-        return (
-            f"✓ [PID {pid}] Allocated {size} bytes of {_TYPE_NAMES[kind]} on device {device} "
-            f"(buffer_id={self._ident(ident)}{shared})"
-        )
-
-    def freed(self, pid: int, size: int, device: int, ident: int, refs: int) -> str:
-        rest = f"ref_count={refs} remaining" if refs else "FINAL"
-        return f"✗ [PID {pid}] Freed buffer {self._ident(ident)} on device {device} ({size} bytes, {rest})"
-
-    def unknown(self, pid: int, device: int, ident: int) -> str:
-        return (
-            f"⚠ [PID {pid}] Deallocation for unknown buffer {self._ident(ident)} on device {device} "
-            f"(allocated before tracking started)"
-        )
-
-    def cb(self, came: bool, device: int, size: int, total: int) -> str:
-        sign = "+" if came else "-"
-        if self._bytes:
-            return f"{'✓' if came else '✗'} [CB] Device {device}: {sign}{size} bytes"
-        head = "✓ [CB_ALLOC]" if came else "✗ [CB_FREE]"
-        return f"{head} Device {device}: {sign}{mega(size)} MB (Total: {mega(total)} MB)"
-
-    def kernel(self, came: bool, kind: Kind, device: int, size: int, total: int) -> str:
-        sign = "+" if came else "-"
-        if self._bytes:
-            return f"{'✓' if came else '✗'} [KERN] Device {device}: {sign}{size} bytes"
-        head = "✓ [KERNEL_LOAD]" if came else "✗ [KERNEL_UNLOAD]"
-        where = f"{_KERNEL_NAMES[kind]} kernel on Device {device}" if self._typed else f"Device {device}"
-        return f"{head} {where}: {sign}{mega(size)} MB (Total: {mega(total)} MB)"
-
-    def cleanup(self, pid: int, buffers: int, size: int, cbs: int, cb_size: int, kernels: int, kernel_size: int) -> str:
-        lines = ["⚠️  Dead processes detected:", f"⚠️  PID {pid} is dead, removing its buffers..."]
-        lines.append(f"   ✓ Removed {buffers} buffers ({mega(size)} MB) from PID {pid}")
-        if cbs:
-            lines.append(f"   ✓ Removed {cbs} CBs ({mega(cb_size)} MB) from PID {pid}")
-        if kernels:
-            lines.append(f"   ✓ Removed {kernels} kernels ({mega(kernel_size)} MB) from PID {pid}")
-        return "\n".join(lines)
-
-    def left_out(self, count: int) -> str:
-        return f"… {count} more events, not shown (the log is limited to {LINES_PER_SECOND} lines a second)"
-
-    def text(self, text: str) -> str:
-        return text
-
-
-_FIELDS = {
-    "allocated": ("pid", "size", "kind", "device", "id", "refs"),
-    "freed": ("pid", "size", "device", "id", "refs"),
-    "unknown": ("pid", "device", "id"),
-    "cb": ("came", "device", "size", "total"),
-    "kernel": ("came", "kind", "device", "size", "total"),
-    "cleanup": ("pid", "buffers", "bytes", "cbs", "cb_bytes", "kernels", "kernel_bytes"),
-    "left_out": ("count",),
-    "text": ("text",),
-}
-
-
-def _json_line(time: float, name: str, values: tuple[Any, ...]) -> str:
-    fields = {key: value.label if isinstance(value, Kind) else value for key, value in zip(_FIELDS[name], values)}
-    return json.dumps({"time": rfc3339(time), "event": name, **fields})
 
 
 class LegacyLog:
@@ -124,7 +32,7 @@ class LegacyLog:
 
     def __init__(self, *, fd: int = 1, style: str = "newest", as_json: bool = False, quiet: bool = False) -> None:
         self._fd = fd
-        self._lines = _Lines(style)
+        self._lines = Lines(style)
         self._json = as_json
         self._quiet = quiet
         self._quota = 0 if quiet else LINES_PER_SECOND  # lines that may still be written this second
@@ -132,6 +40,7 @@ class LegacyLog:
         self._second = 0.0
         self._queue: deque[tuple[float, str, tuple[Any, ...]]] = deque()
         self._wake = threading.Event()
+        self._woken = False  # whether `_wake` is set; reading an attribute costs less than asking the event
         self._idle = threading.Event()
         self._idle.set()
         self._closing = False
@@ -157,26 +66,39 @@ class LegacyLog:
             return
         if source.name == AGENT or (came and allocation is None):
             return
-        if self._quota <= 0:
-            self.left_out += 1
-            return
         assert isinstance(event, (Allocated, Freed))
-        pid, device, reported = source.process.info.pid, event.device, event.kind
-        if allocation is None:
-            self._put(time, "unknown", (pid, device, event.address))
-        elif reported is not None and _LINE_OF[reported] == "cb":
-            used = allocation.holding.chip.kinds[reported].used
+        device, reported = event.device, event.kind
+        form = "buffer" if reported is None or allocation is None else _LINE_OF[reported]
+        if allocation is None or form == "buffer":
+            self.note_buffer(time, source, device, reported if came else None, event.address, allocation)
+        elif form == "cb":
+            used = allocation.holding.chip.kinds[reported or 0].used
             self._put(time, "cb", (came, device, allocation.size, used))
-        elif reported is not None and _LINE_OF[reported] == "kernel":
+        else:
             kinds = allocation.holding.chip.kinds
             total = sum(kinds[k].used for k in KERNEL_KINDS)
             self._put(time, "kernel", (came, allocation.kind, device, allocation.size, total))
-        elif came:
-            # The kind as it was reported: a per-core write is reported as L1, and its address may show another kind.
-            values = pid, allocation.size, reported, device, allocation.address, allocation.refs
-            self._put(time, "allocated", values)
-        else:
+
+    def note_buffer(
+        self,
+        time: float,
+        source: Source,
+        device: Device,
+        kind: Kind | None,
+        address: int,
+        allocation: Allocation | None,
+    ) -> None:
+        """Queue the line of a buffer. ``kind`` is that of a new buffer, as it was reported; None for a free.
+
+        A write to one core is reported as L1, and its address may show another kind.
+        """
+        pid = source.process.info.pid
+        if allocation is None:
+            self._put(time, "unknown", (pid, device, address))
+        elif kind is None:
             self._put(time, "freed", (pid, allocation.size, device, allocation.address, allocation.refs))
+        else:
+            self._put(time, "allocated", (pid, allocation.size, kind, device, allocation.address, allocation.refs))
 
     def _note_exit(self, time: float, process: Process) -> None:
         """Queue the lines about the memory that a dead process held."""
@@ -199,7 +121,7 @@ class LegacyLog:
             return
         if self.left_out and self._has_room():
             count, self.left_out = self.left_out, 0
-            self._push(time, "left_out", (count,))
+            self._push(time, "left_out", (count, LINES_PER_SECOND))
         self._quota = LINES_PER_SECOND
 
     def say(self, time: float, text: str) -> None:
@@ -222,15 +144,19 @@ class LegacyLog:
             self.left_out += 1
             return
         self._quota -= 1
-        self._push(time, name, values)
+        if self._woken and len(self._queue) < LINES_PER_SECOND:  # most lines: the thread is awake, and not far behind
+            self._queue.append((time, name, values))
+        else:
+            self._push(time, name, values)
 
     def _push(self, time: float, name: str, values: tuple[Any, ...]) -> None:
         """Queue a line, unless the reader of the output has stopped reading. Wake the thread if it waits."""
-        if len(self._queue) > 2 * LINES_PER_SECOND:
+        if not self._has_room():
             self.left_out += 1
             return
         self._queue.append((time, name, values))
-        if not self._wake.is_set():
+        if not self._woken:
+            self._woken = True
             self._idle.clear()
             self._wake.set()
             if self._thread is None:
@@ -249,25 +175,27 @@ class LegacyLog:
         return len(self._queue) <= 2 * LINES_PER_SECOND
 
     def _write(self) -> None:
-        queue = self._queue
+        queue, forms = self._queue, self._lines.by_name()
         while True:
             self._wake.wait()
             self._wake.clear()
+            self._woken = False
             if not self._closing:
                 sleep(_WRITE_SECONDS)  # many lines for each write, and fewer switches between threads
             while queue:
-                lines: list[str] = []
-                while queue and len(lines) < 500:
-                    time, name, values = queue.popleft()
-                    lines.append(_json_line(time, name, values) if self._json else getattr(self._lines, name)(*values))
-                data = ("\n".join(lines) + "\n").encode("utf-8", "replace")
+                batch = [queue.popleft() for _ in range(min(len(queue), _LINES_PER_WRITE))]
+                if self._json:
+                    lines = [json_line(*line) for line in batch]
+                else:
+                    lines = [forms[name](*values) for _, name, values in batch]
                 try:
-                    self._write_all(data)
+                    self._write_all(b"\n".join((*lines, b"")))
                 except OSError:
                     queue.clear()  # the output is closed; the account continues
             self._idle.set()
             if queue:
                 self._idle.clear()
+                self._woken = True
                 self._wake.set()
             elif self._closing:
                 return

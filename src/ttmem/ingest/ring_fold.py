@@ -209,7 +209,7 @@ class RingFold:
         """
         sink, source = self._sink, self._source
         allocated, freed, observe = sink.ledger.allocated, sink.ledger.freed, sink.observe_record
-        observed = self.observed = not sink.plain(source, ring=True)
+        observed = self.observed = sink.observed(ring=True)
         apply = sink.apply_record if observed else sink.ledger.apply
         offset, newest, meshes, kinds = self._offset, self._newest, self._meshes, KINDS
         views, slots, parts = meshes.views, self._slots, self._slots.programs

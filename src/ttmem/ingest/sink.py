@@ -20,6 +20,10 @@ def _ignore(text: str) -> None:
     """Discard a warning."""
 
 
+def _leave_out_of_nothing(count: int) -> None:
+    """Used for events whose lines were written."""
+
+
 class Sink:
     """The only way for an event into an account.
 
@@ -61,13 +65,9 @@ class Sink:
         self._ring_observers = tuple(one for one in self._ring_observers if one != observer)
         self._backlogs.pop(observer, None)
 
-    def plain(self, source: Source, *, ring: bool = False) -> bool:
-        """True if events of this source, or records of its ring, are neither observed nor logged.
-
-        Then buffers may go to the ledger directly.
-        """
-        observed = any(map(self._has_room, self._ring_observers)) if ring else bool(self._observers)
-        return not observed and (self._log is None or not self._log.wants(source))
+    def observed(self, *, ring: bool = False) -> bool:
+        """Whether events of clients, or records of rings, are observed. If not, they may go to the ledger directly."""
+        return any(map(self._has_room, self._ring_observers)) if ring else bool(self._observers)
 
     def _has_room(self, observer: Observer) -> bool:
         backlog = self._backlogs.get(observer)
@@ -104,9 +104,16 @@ class Sink:
         if self._log is not None and source is not None:
             self._log.note(time, source, event, allocation)
 
-    def direct(self) -> DirectEvents:
-        """Use ``with sink.direct():`` around events of a client that are applied to the ledger directly."""
-        return DirectEvents(self, self._leave_out_of_log)
+    def log_for(self, source: Source) -> LegacyLog | None:
+        """The log, if buffers of this source that are applied to the ledger directly get a line in it."""
+        return self._log if self._log is not None and self._log.wants(source) else None
+
+    def direct(self, log: LegacyLog | None) -> DirectEvents:
+        """Use ``with sink.direct(log):`` around events of a client that are applied to the ledger directly.
+
+        The caller writes their lines to the log. Without a log, they are counted as left out.
+        """
+        return DirectEvents(self, self._leave_out_of_log if log is None else _leave_out_of_nothing)
 
     def direct_records(self) -> DirectEvents:
         """The same for records of a ring, which have no lines in the log."""
