@@ -148,6 +148,19 @@ class Recording:
         head.advance(time, reached)
         return head
 
+    def stepper(self, step: float) -> Playhead:
+        """An account before everything, to be moved on to the ends of steps of time, and sampled there.
+
+        The steps begin at multiples of ``step``, a power of two. At their ends, the totals and resident programs are
+        those of all events, and so are the highest values that totals reached in each step. Nothing else is.
+        """
+        from ttmem.recording.thinned_ring import thinned_folds
+
+        all_chips = TotalWithContents()
+        sink = ReplaySink(Ledger(all_chips=all_chips), self.begin, None)
+        stretches = [RingStretch(fold) for fold in thinned_folds(self, sink, step)]
+        return Playhead(sink, Merge(sink, self._numbered_events(), stretches, self._invalid), all_chips)
+
     def moved(self, head: Playhead | None, time: float, *, failure_observer: FailureObserver | None = None) -> Playhead:
         """The account at a time: a playhead moved on to it, or a new one if that is faster."""
         if head is None or head.stopped or time < head.reach or self._is_far(head.reach, time):
