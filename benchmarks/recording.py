@@ -54,6 +54,7 @@ class OpLoop:
         ]
         self.cores = self.memory.blob((0xFF).to_bytes(8, "little"))
         self.random = random.Random(1)
+        self.last = 0
         for slot in range(LIVE):
             self.memory.append(
                 RingEvent.ALLOCATED, slot, time=self._time(), size=4096 * (slot + 1), address=0x1000 * (slot + 1),
@@ -74,7 +75,8 @@ class OpLoop:
         """Half a ring of records."""
         first = self.head + 1
         raw = bytearray(self.pattern)
-        start = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - PART * STEP_NS
+        start = max(self.last, time.clock_gettime_ns(time.CLOCK_MONOTONIC) - PART * STEP_NS)
+        self.last = start + PART * STEP_NS  # the times of an agent never decrease
         noise = self.random.randbytes(PART)
         times = _SEQUENCES.pack(*(start + n * STEP_NS + noise[n] for n in range(PART)))
         sequences = _SEQUENCES.pack(*range(first, first + PART))

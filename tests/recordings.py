@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from math import ceil, floor, nextafter
 from typing import Any
 
 from tests.ring_memory import RingMemory
@@ -18,9 +20,11 @@ from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.recording.blocks import BlockType, BlockWriter
 from ttmem.recording.event_recording import EventRecordingWriter
+from ttmem.recording.playhead import Playhead
 from ttmem.recording.recording_file import Recording
 from ttmem.recording.ring_copier import RingCopier
 from ttmem.recording.timeline import timeline
+from ttmem.server.history import sampled
 
 
 class RingRecording:
@@ -141,6 +145,29 @@ def peaks_agree(recording: Recording, ledger: Ledger) -> None:
             peak = ledger.chips[chip].kinds[kind].peak
             assert value == peak.value, (chip, kind)
             assert not value or abs(when * 1e-9 + table.start - (peak.time or 0.0)) < 1e-6, (chip, kind)
+
+
+def _samples(recording: Recording, head: Playhead, step: float) -> Iterator[dict[tuple[str, str], tuple[float, float]]]:
+    known: set[tuple[str, str]] = set()
+    for number in range(floor(recording.begin / step), ceil(recording.end / step) + 1):
+        head.advance(nextafter((number + 1) * step, 0.0))
+        values, _ = sampled(head.ledger, known)
+        known |= values.keys()
+        yield values
+
+
+def samples_agree(recording: Recording, step: float) -> float:
+    """An account that is moved on in steps has the samples of all records.
+
+    Returns the part of the events that was applied to it.
+    """
+    thinned, whole = recording.stepper(step), recording.playhead()
+    for found, expected in zip(_samples(recording, thinned, step), _samples(recording, whole, step)):
+        assert found == expected
+        mine, theirs = state(thinned.ledger), state(whole.ledger)
+        assert (mine["totals"], mine["resident"]) == (theirs["totals"], theirs["resident"])
+        assert [row[:7] for row in mine["live"]] == [row[:7] for row in theirs["live"]]
+    return thinned.ledger.seq / whole.ledger.seq
 
 
 def two_sources() -> Recording:

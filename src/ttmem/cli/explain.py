@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import sys
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from math import inf
@@ -33,6 +32,8 @@ from ttmem.documents.common_text import local_time
 from ttmem.ingest.clock import rfc3339
 from ttmem.model.events import Failed
 from ttmem.recording.blocks import FILE_MAGIC
+from ttmem.recording.moments import just_before
+from ttmem.recording.playhead import Playhead
 from ttmem.recording.recording_file import Recording
 from ttmem.recording.segment_folder import SEGMENT_SUFFIX
 from ttmem.show.explain_text import render
@@ -111,26 +112,25 @@ def _of_recording(
     recording: Recording, stamp: Stamp, every: bool, at: str | None
 ) -> tuple[list[Found], int]:  # fmt: skip
     """Explain the last failure of a recording, or every one, with the account at that time."""
-    found, seen = deque[Found](maxlen=KEPT_FAILURES), 0
+    found = list[Found]()
+    begin = inf  # failures before this time are left out
 
     def look(time: float, process: Process, event: Failed) -> None:
-        nonlocal seen
-        verdict = verdict_at(event, process)
+        verdict = verdict_at(event, process) if time >= begin else None
         if verdict is not None:
-            seen += 1
             info = process.info  # an imported file has no pid, but a name
             who = f"pid {info.pid}" if info.pid else info.name
             found.append((", ".join(filter(None, (stamp(time, 3), who))), 1, verdict))
 
     until = inf if at is None else moment_of(recording, at).time
-    if every:
-        recording.at(until, failure_observer=look, from_start=True)
-        return list(found), seen - len(found)
     failures = [
         one for one in recording.failures()
         if one.time <= until and isinstance(one.event, Failed) and is_failure(one.event.text)
     ]  # fmt: skip
-    if not failures:
-        return [], 0
-    recording.at(failures[-1].time, failure_observer=look)
-    return list(found)[-1:], len(failures) - 1
+    kept = KEPT_FAILURES if every else 1
+    head: Playhead | None = None
+    for time in dict.fromkeys(one.time for one in failures[-kept:]):
+        begin = time
+        head = recording.moved(head, just_before(time), failure_observer=look)
+        head.advance(time)
+    return found[-kept:], max(0, len(failures) - kept)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ttmem.analyze.failure_messages import parse
 from ttmem.cli import CommandError, UsageError, complain
 from ttmem.documents.common_text import local_time
-from ttmem.documents.peak_groups import alike
+from ttmem.documents.recorded_peaks import RecordedPeak, recorded_peaks
 from ttmem.documents.recorded_snapshot import recorded_snapshot
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.recording.blocks import RecordingError
@@ -22,7 +22,6 @@ from ttmem.recording.moments import (
     default_moment,
     find_moment,
     open_moment,
-    peak_moment,
     range_text,
 )
 from ttmem.recording.recording_file import Recording
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ttmem.account.ledger import Ledger
-    from ttmem.model.schema import PeakGroup, PeakRow, Snapshot
+    from ttmem.model.schema import Snapshot
 
 
 class Replay(NamedTuple):
@@ -103,29 +102,22 @@ def moment_of(recording: Recording, at: str | None, option: str = "--at") -> Mom
         raise CommandError(f"{option} {at}: {error}" if at is not None else str(error)) from None
 
 
-def replay(path: str, at: str | None, *, from_start: bool = False) -> Replay:
+def replay(path: str, at: str | None) -> Replay:
     """The account of a recording at a moment, by default at the failure or the peak."""
     with opened(path) as recording:
-        return _replay_of(recording, at, from_start)
+        return _replay_of(recording, at)
 
 
-def groups_at(path: str, found: list[PeakRow]) -> list[list[PeakGroup]]:
-    """What was live at each of these peaks of a recording; nothing for pools and for peaks among lost records."""
-    groups: list[list[PeakGroup]] = []
+def replay_peaks(path: str, at: str) -> tuple[Replay, list[RecordedPeak]]:
+    """The account of a recording at a moment, and the peaks up to then with what was live at them."""
     with opened(path) as recording:
-        for peak in found:
-            if "kind" in peak and peak["time"] is not None:
-                chip, kind = peak["chips"][0], peak["kind"]
-                moment = peak_moment(kind, chip, peak["per_chip"], peak["time"])
-                groups.append(alike(open_moment(recording, moment).ledger, chip, kind))
-            else:
-                groups.append([])
-    return groups
+        found = _replay_of(recording, at)
+        return found, recorded_peaks(recording, found.ledger)
 
 
-def _replay_of(recording: Recording, at: str | None, from_start: bool) -> Replay:
+def _replay_of(recording: Recording, at: str | None) -> Replay:
     moment = moment_of(recording, at)
-    found = open_moment(recording, moment, from_start=from_start)
+    found = open_moment(recording, moment)
     return Replay(
         found.ledger, recorded_snapshot(recording, found.ledger, found.time), found.time, recording.begin,
         where_of(recording, moment.words),
@@ -139,7 +131,7 @@ def where_of(recording: Recording, words: str) -> str:
 
 def snapshot_of(recording: Recording, at: str) -> Snapshot:
     """The snapshot of a moment."""
-    return _replay_of(recording, at, False).snapshot
+    return _replay_of(recording, at).snapshot
 
 
 def chip_id_of(name: str, ledger: Ledger) -> str:

@@ -13,11 +13,10 @@ import json
 import sys
 
 from ttmem.cli.options import add_style, add_utc
-from ttmem.cli.recorded import add_at, groups_at, replay, titled
+from ttmem.cli.recorded import add_at, replay, replay_peaks, titled
 from ttmem.documents.common_text import chip_numbers
 from ttmem.documents.dump import EVERYTHING
 from ttmem.documents.of_account import breakdown_of
-from ttmem.documents.peaks import peaks
 from ttmem.show.breakdown_table import WORDS
 from ttmem.show.breakdown_table import render as render_breakdown
 from ttmem.show.chip_table import Names
@@ -42,15 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    at = "end" if args.peaks and args.at is None else args.at
-    recorded = replay(args.file, at, from_start=args.peaks)
-    ledger, snapshot = recorded.ledger, recorded.snapshot
     style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
     if args.peaks:
-        found = peaks(ledger)
+        recorded, found = replay_peaks(args.file, args.at or "end")
+    else:
+        recorded, found = replay(args.file, args.at), []
+    ledger, snapshot = recorded.ledger, recorded.snapshot
+    if args.peaks:
+        rows, groups = [one.row for one in found], [one.groups for one in found]
         shown = style.clean(snapshot)
         names = Names(shown["chips"], style, chip_numbers(shown))
-        text = json.dumps(found) if args.json else render_peaks(found, groups_at(args.file, found), names, style)
+        text = json.dumps(rows) if args.json else render_peaks(rows, groups, names, style)
     elif args.by is not None:
         breakdown = breakdown_of(ledger, args.by, EVERYTHING)
         text = json.dumps(breakdown) if args.json else render_breakdown(breakdown, style)

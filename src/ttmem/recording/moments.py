@@ -44,9 +44,9 @@ class Moment(NamedTuple):
     reached: Reached | None = None  # true of the account after the event that is meant
 
 
-def open_moment(recording: Recording, moment: Moment, *, from_start: bool = False) -> Opened:
-    """The account at a moment. What was live at earlier peaks is part of it only ``from_start``."""
-    return recording.at(moment.time, moment.reached, from_start=from_start)
+def open_moment(recording: Recording, moment: Moment) -> Opened:
+    """The account at a moment. What was live at earlier peaks is not part of it."""
+    return recording.at(moment.time, moment.reached)
 
 
 def find_moment(
@@ -160,10 +160,15 @@ def peak_moment(label: str, chip_id: str, value: int, time: float) -> Moment:
     """The moment when a kind or pool first had that value on a chip."""
 
     def reached(ledger: Ledger, event: Event) -> bool:
-        chip = ledger.chips.get(chip_id)
-        return chip is not None and _peak_of(chip, label).value >= value
+        return peak_reached(ledger, label, chip_id, value)
 
     return Moment(time, f"at the peak of {label} on chip {chip_id}", reached)
+
+
+def peak_reached(ledger: Ledger, label: str, chip_id: str, value: int) -> bool:
+    """Has a kind or pool ever had that value on a chip?"""
+    chip = ledger.chips.get(chip_id)
+    return chip is not None and _peak_of(chip, label).value >= value
 
 
 def _peak_of(chip: Chip, label: str) -> Peak:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from ttmem.account.totals import TotalWithContents
@@ -19,6 +20,7 @@ class Playhead:
     def __init__(self, sink: ReplaySink, merge: Merge, all_chips: TotalWithContents) -> None:
         self._sink, self._merge = sink, merge
         self.all_chips = all_chips  # the buffers of all chips together
+        self.reach = -inf  # everything up to this time was applied
         self.stopped = False  # in the middle of records: it cannot be moved on
 
     @property
@@ -40,3 +42,4 @@ class Playhead:
             self.stopped = self._merge.advance(time)
         finally:
             self._sink.observer = None
+        self.reach = max(self.reach, time)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ttmem.recording.blocks import RecordingError
 from ttmem.recording.columns import columns_of
 from ttmem.wire.agent_ring import RECORD_FIELDS, RECORD_SIZE
 
@@ -29,7 +30,9 @@ class RecordArrays:
 
     def __init__(self, packed_records: bytes, first: int, end: int) -> None:
         """RecordingError if the block is invalid."""
-        _, self._columns = columns_of(packed_records)
+        count, self._columns = columns_of(packed_records)
+        if end > count:
+            raise RecordingError(f"a block of {count} records, of which {end} are expected")
         self._first, self._end = first, end
 
     def __len__(self) -> int:
@@ -45,3 +48,14 @@ class RecordArrays:
             column = np.frombuffer(part, np.uint8)
             rows[:, number] = column if len(part) == 1 else column[self._first : self._end]
         return rows.reshape(-1).view(kind)
+
+    def records(self, chosen: Array, sequence: int) -> bytes:
+        """Some of the records. ``sequence`` is the number of the first of all."""
+        places = np.flatnonzero(chosen)
+        rows = np.empty((len(places), RECORD_SIZE), np.uint8)
+        numbers = places.astype(np.uint64) + np.uint64(sequence)
+        rows[:, : numbers.itemsize] = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
+        for number, part in self._columns.items():
+            column = np.frombuffer(part, np.uint8)
+            rows[:, number] = column if len(part) == 1 else column[self._first : self._end][places]
+        return rows.tobytes()

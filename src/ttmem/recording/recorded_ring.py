@@ -284,6 +284,10 @@ class RecordedRing(Ring):
                     return table
         raise RingError("records are missing, and no table follows them")
 
+    def skip_to_end(self) -> None:
+        """Bring meshes, chips and counters to the end of the recording."""
+        self._apply_up_to(len(self.process.blocks))
+
     def _missing(self, count: int) -> int:
         process = self.process
         if any(process.blocks[n].block.last > self.cursor and process.table_at(n) is not None for n in process.tables):

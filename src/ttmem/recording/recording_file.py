@@ -140,15 +140,33 @@ class Recording:
         head.advance(time, reached)
         return Opened(head.time, head.ledger, head.all_chips)
 
-    def playhead(self, time: float = -inf, reached: Reached | None = None) -> Playhead:
+    def playhead(
+        self, time: float = -inf, reached: Reached | None = None, *, failure_observer: FailureObserver | None = None
+    ) -> Playhead:
         """The account at a moment as with `at`. Without ``reached``, it can be moved on to later moments."""
-        head = self._head(self._history_before(time, reached is not None))
+        head = self._head(self._history_before(time, reached is not None), failure_observer)
         head.advance(time, reached)
         return head
 
-    def is_far(self, after: float, until: float) -> bool:
-        """Is it faster to open a moment than to move on to it from an earlier one?"""
-        return sum(after < placed.block.time <= until for placed in self._histories) >= _FAR_HISTORIES
+    def stepper(self, step: float) -> Playhead:
+        """An account before everything, to be moved on to the ends of steps of time, and sampled there.
+
+        The steps begin at multiples of ``step``, a power of two. At their ends, the totals and resident programs are
+        those of all events, and so are the highest values that totals reached in each step. Nothing else is.
+        """
+        from ttmem.recording.thinned_ring import thinned_folds
+
+        all_chips = TotalWithContents()
+        sink = ReplaySink(Ledger(all_chips=all_chips), self.begin, None)
+        stretches = [RingStretch(fold) for fold in thinned_folds(self, sink, step)]
+        return Playhead(sink, Merge(sink, self._numbered_events(), stretches, self._invalid), all_chips)
+
+    def moved(self, head: Playhead | None, time: float, *, failure_observer: FailureObserver | None = None) -> Playhead:
+        """The account at a time: a playhead moved on to it, or a new one if that is faster."""
+        if head is None or head.stopped or time < head.reach or self._is_far(head.reach, time):
+            return self.playhead(time, failure_observer=failure_observer)
+        head.advance(time)
+        return head
 
     def replay(self, ledger: Ledger, time: float = inf, reached: Reached | None = None) -> float:
         """Apply all events from the start to a new account. Returns the time of the last one."""
@@ -248,6 +266,10 @@ class Recording:
                 ):
                     return past
         return None
+
+    def _is_far(self, after: float, until: float) -> bool:
+        """Is it faster to open a moment than to move on to it from an earlier one?"""
+        return sum(after < placed.block.time <= until for placed in self._histories) >= _FAR_HISTORIES
 
     def _head(self, past: History | None, failure_observer: FailureObserver | None = None) -> Playhead:
         """The account at a history, or before everything."""

@@ -74,7 +74,6 @@ class RecordedApi:
         self._end: Ledger | None = None  # the account of the end
         self._reader: HistoryReader | None = None
         self._head: Playhead | None = None
-        self._reach = recording.begin  # the account has everything up to this time
         self._moment: Moment | None = None  # if a landmark is shown
         self._api: Api | None = None
         self._snapshot: Snapshot | None = None
@@ -171,7 +170,7 @@ class RecordedApi:
     def _go(self, moment: Moment) -> None:
         """Open a moment: from the account that is there if it is earlier, or from the last history before it."""
         if moment.reached is not None:
-            self._head, self._reach = self._recording.playhead(moment.time, moment.reached), moment.time
+            self._head = self._recording.playhead(moment.time, moment.reached)
         else:
             self._move(moment.time)
         self._moment = moment
@@ -183,17 +182,12 @@ class RecordedApi:
         assert self._head is not None
         seen: list[dict[str, Any]] = []
         self._head.advance(time, observer=lambda *event: seen.append(event_json(*event)))
-        self._reach, self._moment = time, None
+        self._moment = None
         more = f", and {len(seen) - 1} more at the same time" if len(seen) > 1 else ""
         self._arrived(time, f"after {event_words(seen[-1])}{more}" if seen else "")
 
     def _move(self, time: float) -> None:
-        head = self._head
-        if head is None or head.stopped or time < self._reach or self._recording.is_far(self._reach, time):
-            self._head = self._recording.playhead(time)
-        else:
-            head.advance(time)
-        self._reach = time
+        self._head = self._recording.moved(self._head, time)
 
     def _arrived(self, time: float, words: str) -> None:
         self.position = Position(time, words)

@@ -22,9 +22,9 @@ class HistoryReader:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._head = recording.playhead()
         length = max(recording.end - recording.begin, _LEAST_STEP_SECONDS)
         self.step = max(2.0 ** floor(log2(length / _SAMPLES)), _LEAST_STEP_SECONDS)
+        self._head = recording.stepper(self.step)
         self._next = floor(recording.begin / self.step)  # number of the next interval
         self._last = ceil(recording.end / self.step)
         self._series: dict[tuple[str, str], Series] = {}
