@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What the HTML file has inside: the JSON document of the page, and texts of binary sections. */
+import type { DiffReport, Report } from "../documents";
+
+/** What the live page is told: where it asks. Everything else it gets from there. */
+export interface LiveStart {
+  page: "live";
+  [key: string]: unknown;
+}
+
+export type Page = { page: "report"; report: Report } | { page: "diff"; diff: DiffReport } | LiveStart;
+
+export function readPage(): Page {
+  const element = document.getElementById("ttmem-page");
+  if (element === null) throw new Error("this file has no data");
+  return JSON.parse(element.textContent ?? "") as Page;
+}
+
+/** The compressed bytes of a section, from the element with its base64 text. */
+export function embeddedSection(name: string): Promise<Uint8Array<ArrayBuffer>> {
+  for (const element of document.querySelectorAll<HTMLScriptElement>("script[data-section]")) {
+    if (element.dataset.section === name) return Promise.resolve(fromBase64(element.textContent ?? ""));
+  }
+  return Promise.reject(new Error(`this file has no section ${name}`));
+}
+
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(text.trim());
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
