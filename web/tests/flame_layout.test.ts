@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+import { describe, expect, it } from "vitest";
+import type { ReportSite, ReportStacks } from "../src/documents";
+import type { FlameSource } from "../src/parts/flame_layout";
+import { boxAt, buildFlameTree, dominantOps, FlameType, layoutFlame, rollUp } from "../src/parts/flame_layout";
+import { frameLabel, neighbour, pathTo, sameNode, searchFlame, sitesOf } from "../src/parts/flame_search";
+
+const STRINGS = [
+  "/m/run.py:9 main",
+  "/m/model.py:20 forward",
+  "/ttnn/a.py:1 decorate",
+  "/ttnn/b.py:2 call",
+  "ttnn.add",
+  "ttnn.matmul",
+  "[1, 32] bfloat16",
+  "/m/run.py:12 main",
+];
+
+function site(part: Partial<ReportSite>): ReportSite {
+  return { kind: 0, op: -1, shape: -1, line: -1, stack: -1, part: -1, other: 0, ...part };
+}
+
+const STACKS: ReportStacks = {
+  parent: [-1, 0, 1, 2, -1],
+  name: [0, 1, 2, 3, 7],
+  type: ["frame", "frame", "ttnn", "ttnn", "frame"],
+};
+
+const SOURCE: FlameSource = {
+  strings: STRINGS,
+  stacks: STACKS,
+  kinds: ["DRAM"],
+  sites: [
+    site({ op: 4, stack: 3, shape: 6 }),
+    site({ op: 5, stack: 1 }),
+    site({ op: 5, stack: 4 }),
+    site({ op: 4, line: 7 }),
+    site({ other: 3 }),
+  ],
+};
+const VALUES = [100, 40, 10, 30, 20];
+
+function paths(source: FlameSource, inverted: boolean, folded: boolean): string[] {
+  const tree = buildFlameTree(source, inverted, folded);
+  return [...tree.leaf].map((leaf) =>
+    pathTo(tree, leaf)
+      .map((node) => tree.names[tree.name[node]])
+      .join(" > "),
+  );
+}
+
+describe("the tree", () => {
+  it("has the stack, then the operation, then the shape; a site without stack is below its operation", () => {
+    expect(paths(SOURCE, false, true)).toEqual([
+      "all > /m/run.py:9 main > /m/model.py:20 forward > ttnn > ttnn.add > [1, 32] bfloat16",
+      "all > /m/run.py:9 main > /m/model.py:20 forward > ttnn.matmul",
+      "all > /m/run.py:12 main > ttnn.matmul",
+      "all > ttnn.add > /m/run.py:12 main",
+      "all > 3 other call sites, DRAM",
+    ]);
+  });
+
+  it("shows each frame of ttnn if they are not folded", () => {
+    expect(paths(SOURCE, false, false)[0]).toContain("> /ttnn/a.py:1 decorate > /ttnn/b.py:2 call > ttnn.add");
+  });
+
+  it("has operations on top when it is inverted, merged by name", () => {
+    expect(paths(SOURCE, true, true)).toEqual([
+      "all > ttnn.add > ttnn > /m/model.py:20 forward > /m/run.py:9 main",
+      "all > ttnn.matmul > /m/model.py:20 forward > /m/run.py:9 main",
+      "all > ttnn.matmul > /m/run.py:12 main",
+      "all > ttnn.add > /m/run.py:12 main",
+      "all > 3 other call sites, DRAM",
+    ]);
+  });
+
+  it("numbers a parent before its children", () => {
+    const tree = buildFlameTree(SOURCE);
+    for (let node = 1; node < tree.count; node++) expect(tree.parent[node]).toBeLessThan(node);
+  });
+});
+
+describe("sums", () => {
+  const tree = buildFlameTree(SOURCE);
+
+  it("add the values of call sites up to the root", () => {
+    const { net, weight } = rollUp(tree, VALUES);
+    expect(net[0]).toBe(200);
+    expect(weight).toBe(net);
+    const [, main, forward] = pathTo(tree, tree.leaf[1]);
+    expect([net[main], net[forward]]).toEqual([140, 140]);
+  });
+
+  it("keep the sign apart from the size of a change", () => {
+    const { net, weight } = rollUp(tree, [100, -40, 0, 0, -5]);
+    expect([net[0], weight[0]]).toEqual([55, 145]);
+    const forward = pathTo(tree, tree.leaf[1])[2];
+    expect([net[forward], weight[forward]]).toEqual([60, 140]);
+  });
+
+  it("give a frame the operation that has most of it", () => {
+    const ops = dominantOps(tree, rollUp(tree, VALUES).weight);
+    const [, main] = pathTo(tree, tree.leaf[0]);
+    expect(tree.names[ops[main]]).toBe("ttnn.add");
+    const other = dominantOps(tree, rollUp(tree, [1, 40, 10, 30, 20]).weight);
+    expect(tree.names[other[main]]).toBe("ttnn.matmul");
+  });
+});
+
+describe("boxes", () => {
+  const tree = buildFlameTree(SOURCE);
+  const { net, weight } = rollUp(tree, VALUES);
+
+  it("fill the width in proportion, the largest first", () => {
+    const boxes = layoutFlame(tree, weight, 0, 1000);
+    const first = [...boxes.row.keys()].filter((box) => boxes.row[box] === 1);
+    expect(first.map((box) => [boxes.x[box], boxes.width[box]])).toEqual([
+      [0, 700],
+      [700, 150],
+      [850, 100],
+      [950, 50],
+    ]);
+    expect(boxes.rows).toBe(6);
+  });
+
+  it("never overlap in a row, and stay in the box above", () => {
+    const boxes = layoutFlame(tree, weight, 0, 777, "name");
+    for (let a = 0; a < boxes.count; a++) {
+      for (let b = 0; b < a; b++) {
+        if (boxes.row[a] !== boxes.row[b]) continue;
+        const apart = boxes.x[a] >= boxes.x[b] + boxes.width[b] - 1e-9 || boxes.x[b] >= boxes.x[a] + boxes.width[a] - 1e-9;
+        expect(apart).toBe(true);
+      }
+    }
+  });
+
+  it("merge frames that are narrower than a pixel, and keep their sum", () => {
+    const boxes = layoutFlame(tree, weight, 0, 16);
+    const merged = [...boxes.merged.keys()].filter((box) => boxes.merged[box] > 0);
+    expect(merged).toHaveLength(1);
+    expect(boxes.merged[merged[0]]).toBe(1);
+    expect(boxes.mergedWeight[merged[0]]).toBe(10);
+  });
+
+  it("show the callers of a frame that is zoomed to in the whole width", () => {
+    const focus = tree.leaf[0];
+    const boxes = layoutFlame(tree, weight, focus, 500);
+    expect([...boxes.width].every((width) => width === 500)).toBe(true);
+    expect(boxes.count).toBe(6);
+  });
+
+  it("are empty for nothing, without a division by zero", () => {
+    const boxes = layoutFlame(tree, new Float64Array(tree.count), 0, 500);
+    expect([boxes.count, boxes.rows]).toEqual([1, 1]);
+  });
+
+  it("are found at a place", () => {
+    const boxes = layoutFlame(tree, weight, 0, 1000);
+    expect(tree.names[tree.name[boxes.node[boxAt(boxes, 720, 1)]]]).toBe("ttnn.add");
+    expect(boxAt(boxes, 720, 9)).toBe(-1);
+  });
+
+  it("are reached by keys", () => {
+    const boxes = layoutFlame(tree, weight, 0, 1000);
+    const down = neighbour(boxes, tree, boxAt(boxes, 5, 0), "ArrowDown");
+    expect(tree.names[tree.name[boxes.node[down]]]).toBe("/m/run.py:9 main");
+    const right = neighbour(boxes, tree, down, "ArrowRight");
+    expect(boxes.x[right]).toBe(700);
+    expect(neighbour(boxes, tree, right, "ArrowLeft")).toBe(down);
+    expect(neighbour(boxes, tree, right, "ArrowUp")).toBe(boxAt(boxes, 5, 0));
+    expect(boxes.x[neighbour(boxes, tree, down, "End")]).toBe(950);
+    expect(neighbour(boxes, tree, down, "ArrowLeft")).toBe(down);
+  });
+
+  it("of a search are summed without counting a frame in a frame twice", () => {
+    const found = searchFlame(tree, net, "MODEL.py");
+    expect([found.frames, found.sum]).toEqual([1, 140]);
+    expect(searchFlame(tree, net, "main").sum).toBe(180);
+    expect(searchFlame(tree, net, "py").sum).toBe(180);
+    expect(searchFlame(tree, net, " ").frames).toBe(0);
+  });
+});
+
+describe("words and places", () => {
+  it("put the function first, because boxes are narrow", () => {
+    expect(frameLabel(STRINGS[1], FlameType.Frame)).toBe("forward  model.py:20");
+    expect(frameLabel("ttnn.add", FlameType.Op)).toBe("ttnn.add");
+  });
+
+  it("find the same frame in another tree, or the deepest caller that it has", () => {
+    const folded = buildFlameTree(SOURCE, false, true);
+    const all = buildFlameTree(SOURCE, false, false);
+    expect(sameNode(folded, folded.leaf[1], all)).toBe(all.leaf[1]);
+    expect(sameNode(folded, folded.leaf[0], all)).toBe(pathTo(all, all.leaf[0])[2]);
+  });
+
+  it("give the call sites of a frame", () => {
+    const tree = buildFlameTree(SOURCE);
+    expect(sitesOf(tree, pathTo(tree, tree.leaf[0])[1])).toEqual([0, 1]);
+    expect(sitesOf(tree, 0)).toEqual([0, 1, 2, 3, 4]);
+  });
+});
