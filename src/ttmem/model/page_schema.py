@@ -47,7 +47,7 @@ class Report(TypedDict):
     facts: list[ReportFact]
     begin: str
     begin_s: float
-    length_ns: int
+    length_ns: int  # all events are before it
     records: int
     events: int
     launches: int
@@ -276,3 +276,13 @@ class DiffReport(TypedDict):
     diff: Diff
     old: Report
     new: Report
+
+
+class LivePage(TypedDict):
+    """What the live page of `ttmem web` knows from the start."""
+
+    ttmem: str  # version
+    host: str
+    user: str
+    ssh: str | None  # the command with which the page is reached from another machine
+    file: str | None  # name of the recording that is served, null for the current state
