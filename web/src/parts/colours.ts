@@ -61,6 +61,11 @@ export class NameColours {
   }
 }
 
+/** One for the whole page, so that an operation, a file or a line has the same colour in every view. */
+export const opColours = new NameColours();
+export const fileColours = new NameColours();
+export const lineColours = new NameColours();
+
 function slotColour(slot: number, theme: Theme): Colour {
   const look = NAME_LOOK[theme];
   const level = slot % 2;
