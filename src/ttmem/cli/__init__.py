@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": "run the allocation server",
     "smi": "show one snapshot: chips, memory, processes",
     "top": "show the live dashboard: charts, processes, the L1 of every core",
+    "web": "show the live dashboard in a browser, or the report of a recording",
     "l1": "show the L1 of a chip, core by core",
     "explain": "explain failed allocations in a log or a recording",
     "doctor": "find out why ttmem shows nothing, or too little",

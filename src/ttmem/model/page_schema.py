@@ -257,9 +257,11 @@ class CoresAlike(TypedDict):
 
 class ReportAllocations(TypedDict):
     """A selection of the allocations. ``section`` has columns id, begin, end, address, size, counted (i64), ended_by,
-    kind, chosen (u8), group (u16), site, program (u32).
+    kind, chosen (u8), groups, site, program (u32).
 
-    ``ended_by`` is an index into ``ends``. ``chosen`` has bits: 1 among the largest, 2 among the longest-lived, 4 never
+    ``id`` is the row of the table, as in `ReportMap`. ``end`` is -1 if it is live at the end, ``address`` if it is not
+    known. ``groups`` has a bit for each of the first 32 chip groups that have it. ``ended_by`` is an index into
+    ``ends``. ``chosen`` has bits: 1 among the largest, 2 among the longest-lived, 4 never
     freed, 8 live at a peak, 16 freed late (only when its device was closed or its process exited).
     """
 

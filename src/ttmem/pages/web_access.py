@@ -71,7 +71,7 @@ class Access:
         if "token" in request.query:
             offered.append(request.query["token"])
         expected = self.token.encode()
-        return any([hmac.compare_digest(value.encode("utf-8", "replace"), expected) for value in offered])
+        return any(hmac.compare_digest(value.encode("utf-8", "replace"), expected) for value in offered)
 
     def set_cookie(self) -> tuple[str, str]:
         """The header that stores the token in the browser, only for the folder of the page and not for scripts.
