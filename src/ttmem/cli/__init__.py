@@ -37,6 +37,7 @@ COMMANDS = {
     "replay": "show a moment of a recording",
     "stats": "show statistics of a recording: what allocates, life times, fragmentation",
     "tree": "show what was live at a moment of a recording, by call tree",
+    "report": "write a recording as a page: charts, maps, flame graph, tables",
     "diff": "compare two runs, with an exit code for CI",
     "import": "convert graph captures and reports of ttnn to a recording",
     "completion": "print a completion script for bash, zsh or tcsh",

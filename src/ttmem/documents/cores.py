@@ -160,6 +160,18 @@ class Cores:
         return _BuiltMap(survey.map, seq, now, now - began)
 
 
+def all_cores(chip: Chip, geometry: Geometry) -> tuple[schema.Cores, list[schema.CoreDetail]]:
+    """The document of a chip and every core in detail, built at once, for an account that does not change."""
+    survey = CoreMapBuilder(chip, geometry)
+    for holding in chip.holdings:
+        for allocation in holding.allocations():
+            survey.add(allocation)
+    for _ in survey.finish():
+        pass
+    builder = _DocumentBuilder(survey.map, lambda user_id: True)
+    return builder.chip(0.0, None), [builder.detail(core) for core in survey.map.cores]
+
+
 def _mappable(chip: Chip) -> Geometry | None:
     """The geometry of a chip if it is known well enough for a map."""
     return chip.geometry if chip.covered else None
@@ -216,7 +228,7 @@ class _DocumentBuilder:
         beside = outside(chip.info.board, geometry)
         cores = [self._core(core) for core in found.cores]
         core = None if wanted is None else found.core(*wanted)
-        detail = None if core is None else self._detail(core)
+        detail = None if core is None else self.detail(core)
         return {
             "schema": SCHEMA,
             "chip": chip.id,
@@ -277,7 +289,7 @@ class _DocumentBuilder:
     def _number(self, program: Program | None) -> int | None:
         return None if program is None else self._programs.setdefault(program, len(self._programs))
 
-    def _detail(self, core: Core) -> schema.CoreDetail:
+    def detail(self, core: Core) -> schema.CoreDetail:
         found = self._map
         listed = [*islice(segments(found, core), _MOST_SEGMENTS)] if found.known else []
         left_out = bool(listed) and listed[-1].end < found.geometry.l1_size

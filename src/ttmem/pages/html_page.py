@@ -12,8 +12,8 @@ from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
 
-MARK = "<!doctype html><!-- ttmem page -->"  # how a page of ttmem begins, so that it may be overwritten
-PAGE_BEGINS = re.compile(re.escape(MARK.encode()))
+from ttmem.recording.output_files import PAGE_MARK
+
 _BUNDLE = "bundle"
 
 
@@ -45,7 +45,7 @@ def page(title: str, data: Mapping[str, Any], sections: Mapping[str, bytes], bun
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    yield f'{MARK}\n<html lang="en"><head><meta charset="utf-8">\n'
+    yield f'{PAGE_MARK}\n<html lang="en"><head><meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield '<meta name="referrer" content="no-referrer">\n'

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the report of a recording: the document "ttmem.report/1" and its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from ttmem import __version__
+from ttmem.account.ledger import Ledger
+from ttmem.documents.common_text import chip_numbers, short_chip_title
+from ttmem.documents.leaks import Request
+from ttmem.documents.recorded_leaks import recorded_leaks
+from ttmem.documents.snapshot import take_snapshot
+from ttmem.ingest.clock import rfc3339
+from ttmem.model.kinds import BREAKDOWN_POOLS, KINDS, BreakdownPool
+from ttmem.pages import report_series as series
+from ttmem.pages.bank_maps import bank_maps
+from ttmem.pages.call_windows import window_columns, window_edges
+from ttmem.pages.chip_groups import ChipGroup, chip_groups, differences, group_name
+from ttmem.pages.chosen_allocations import ENDS, Chosen, allocation_columns, choose
+from ttmem.pages.confidential import Redactor
+from ttmem.pages.core_moments import MOST_MOMENTS, Wanted, core_moments
+from ttmem.pages.report_facts import facts, losses
+from ttmem.pages.report_failures import explain, failures_of, is_failure
+from ttmem.pages.report_marks import (
+    close_marks,
+    compile_marks,
+    failure_marks,
+    mark,
+    nanoseconds,
+    phases,
+    user_marks,
+)
+from ttmem.pages.report_pools import PoolPeak, live_rows, pool_peaks, report_pools
+from ttmem.pages.report_sites import Sites, Strings
+from ttmem.pages.report_verdict import verdict
+from ttmem.pages.sections import Sections
+from ttmem.recording.allocation_table import NEVER, AllocationTable
+from ttmem.recording.landmarks import landmarks
+from ttmem.recording.moments import Moment, just_before
+from ttmem.recording.record_arrays import Array
+from ttmem.recording.recording_file import Recording
+from ttmem.recording.timeline import Timeline
+from ttmem.statistics.fragmentation_over_time import Evaluated, evaluate
+from ttmem.statistics.phase_runs import phase_runs
+from ttmem.statistics.stats_document import stats_of, window_of
+
+if TYPE_CHECKING:
+    from ttmem.model.page_schema import Report, ReportGroup, ReportMark, ReportMoment, ReportPhase
+
+SCHEMA: Final = "ttmem.report/1"
+_DETAILED = 4  # chip groups with windows and maps
+_LEVELS = 8  # of the timeline of a group
+_TOP = 20  # rows of the tops of statistics
+_POOL_WORDS = {
+    BreakdownPool.DRAM: "DRAM",
+    BreakdownPool.L1_BUFFERS: "L1 buffers",
+    BreakdownPool.PROGRAMS: "cached programs",
+    BreakdownPool.HOST: "buffers in host memory",
+    BreakdownPool.SYSTEM: "L1 of the runtime itself",
+}
+
+
+class MadeReport(NamedTuple):
+    """A report and its sections by name, compressed."""
+
+    document: Report
+    sections: dict[str, bytes]
+
+
+class _Group(NamedTuple):
+    """A chip group, and what its pages are made of."""
+
+    group: ChipGroup
+    timelines: dict[BreakdownPool, Timeline]
+    peaks: list[PoolPeak]
+    detailed: bool
+
+
+def report_of(recording: Recording, *, made: float, title: str, confidential: bool = False) -> MadeReport:
+    """The report of a recording. ``made`` is the present time."""
+    return _ReportBuilder(recording, made, title, confidential).build()
+
+
+class _ReportBuilder:
+    def __init__(self, recording: Recording, made: float, title: str, confidential: bool) -> None:
+        self._recording, self._made, self._title, self._confidential = recording, made, title, confidential
+        self._found = recording.lifetimes()
+        self._table: AllocationTable = self._found.allocations
+        self._ledger: Ledger = recording.at().ledger
+        self._until = _length(self._table)
+        self._sections = Sections()
+        self._notes: list[str] = []
+        self._redactor = Redactor(recording, self._table.sites) if confidential else None
+        self._snapshot = take_snapshot(self._ledger, time="", host="")
+        numbers = chip_numbers(self._snapshot)
+        self._numbers = numbers
+        chips = sorted(self._ledger.chips, key=lambda chip: (chip not in numbers, numbers.get(chip, 0), chip))
+        self._names = {
+            chip: short_chip_title(chip, numbers.get(chip), self._ledger.chips[chip].info.board) for chip in chips
+        }
+        self._groups = self._prepared(chip_groups(self._table, chips))
+
+    def _prepared(self, groups: list[ChipGroup]) -> list[_Group]:
+        most = sorted(range(len(groups)), key=lambda place: -len(groups[place].rows))[:_DETAILED]
+        found = []
+        for place, group in enumerate(groups):
+            timelines = {pool: series.pool_timeline(self._table, group, kinds)
+                         for pool, kinds in BREAKDOWN_POOLS.items()}  # fmt: skip
+            chip = self._ledger.chips.get(group.shown_chip)
+            peaks = pool_peaks(self._table, group, chip, timelines, self._until)
+            found.append(_Group(group, timelines, peaks, place in most))
+        if len(groups) > _DETAILED:
+            self._notes.append(
+                f"there are {len(groups)} groups of chips; those with most allocations have call sites and maps, the "
+                f"other {len(groups) - _DETAILED} only their timeline"
+            )
+        return found
+
+    # -- the document --------------------------------------------------------------------------------------------
+
+    def build(self) -> MadeReport:
+        recording, table, until = self._recording, self._table, self._until
+        strings = Strings(self._redactor.text if self._redactor is not None else lambda text: text)
+        sites = Sites(table, strings, self._important())
+        if sites.left_out:
+            self._notes.append(
+                f"of {sites.left_out + len(sites.list):,} call sites, those with most memory are listed; the others "
+                "are one entry for each kind"
+            )
+        failures = failures_of(recording)
+        explained = explain(recording, failures)
+        listed_phases, left_out = phases(recording, self._ledger, [one.group for one in self._groups], until)
+        if left_out:
+            self._notes.append(f"the {left_out:,} shortest runs of phases are not shown")
+        failed = [nanoseconds(recording, one.time, until) for one in failures]
+        marks = [
+            *failure_marks(recording, failures, {one: place for place, one in enumerate(explained)}, until),
+            *self._other_marks(),
+        ]
+        window = window_of(recording, None, recording.end, None)
+        stats = stats_of(recording, window, self._ledger, top=_TOP, is_failure=is_failure)
+        runs = phase_runs(recording, window)
+        evaluated = evaluate(window, np.array(failed, np.int64), runs)
+        groups = [
+            self._group(place, one, sites, evaluated, self._exact_edges(listed_phases, marks), failed)
+            for place, one in enumerate(self._groups)
+        ]
+        leaks = recorded_leaks(recording, Request()) if len(table) else None
+        moments = self._moments(listed_phases, failed)
+        code = recording.facts.get("exit_code")
+        list_explained = list(explained.values())
+        found = verdict(groups, list_explained, len(failures), leaks, sites.list, strings.list,
+                        code if isinstance(code, int) else None)  # fmt: skip
+        boards = [group["name"] for group in groups]
+        document: Report = {
+            "schema": SCHEMA,
+            "ttmem": __version__,
+            "made": rfc3339(self._made),
+            "title": self._title,
+            "confidential": self._confidential,
+            "facts": facts(recording, self._ledger, boards, confidential=self._confidential),
+            "begin": rfc3339(recording.begin, 6),
+            "begin_s": recording.begin,
+            "length_ns": until,
+            "records": self._found.records,
+            "events": self._found.events,
+            "launches": self._found.launches,
+            "verdict": found,
+            "losses": losses(recording, self._ledger),
+            "notes": self._notes,
+            "kinds": [kind.label for kind in KINDS],
+            "pools": {pool.label: [int(kind) for kind in kinds] for pool, kinds in BREAKDOWN_POOLS.items()},
+            "strings": strings.list,
+            "stacks": sites.stacks.tree,
+            "sites": sites.list,
+            "groups": groups,
+            "phases": listed_phases,
+            "marks": sorted(marks, key=lambda one: one["time_ns"]),
+            "moments": moments,
+            "allocations": {"section": "allocations", "rows": 0, "total": 0, "ends": ENDS},
+            "explained": list_explained,
+            "leaks": leaks,
+            "sizing": None,
+            "stats": stats,
+            "sections": self._sections.index,
+        }
+        document["allocations"] |= self._allocations(sites)
+        if self._redactor is not None:
+            document = self._redactor.document(document)
+        return MadeReport(document, self._sections.payloads)
+
+    def _important(self) -> list[Array]:
+        """Allocations whose call sites must be listed: those that are live at a peak or at the end."""
+        at_peaks = [peak.rows for one in self._groups for peak in one.peaks]
+        return [*at_peaks, np.flatnonzero(self._table.end == NEVER)]
+
+    def _other_marks(self) -> list[ReportMark]:
+        groups = [one.group for one in self._groups]
+        found = [*user_marks(self._recording, self._until), *close_marks(self._table, groups)]
+        found += compile_marks(self._table, self._found.programs, groups, self._until)
+        for place, one in enumerate(self._groups):
+            found += [
+                mark("peak", peak.time, f"peak of {_POOL_WORDS[peak.pool]}", place)
+                for peak in one.peaks
+                if peak.time is not None
+            ]
+        return found
+
+    def _exact_edges(self, listed: Iterable[ReportPhase], marks: Iterable[ReportMark]) -> list[int]:
+        """Times at which a window can begin or end exactly. Just before the end of a phase, it is all there."""
+        found = [one["time_ns"] for one in marks if one["type"] != "compile"]
+        found += [one["time_ns"] - 1 for one in marks if one["type"] == "close"]
+        for phase in listed:
+            found.append(phase["from_ns"])
+            if phase["until_ns"] is not None:
+                found.append(max(0, phase["until_ns"] - 1))
+        return found
+
+    def _group(
+        self, place: int, one: _Group, sites: Sites, evaluated: list[Evaluated], exact: list[int], failed: list[int]
+    ) -> ReportGroup:
+        table, group, name = self._table, one.group, f"group/{place}"
+        chip = self._ledger.chips[group.shown_chip]
+        confidence = {source.confidence.label for source in (holding.source for holding in chip.holdings)}
+        lines = [
+            *series.pool_lines(one.timelines, chip.geometry, "exact" if confidence <= {"exact"} else "reported"),
+            *series.largest_free_lines(evaluated, chip.id),
+            series.rate_line("events", "allocations and frees per second", series.event_times(table, group.rows)),
+            *series.host_lines(self._recording.samples(), table.start),
+        ]
+        buckets = series.BUCKETS if one.detailed else series.FEWER_BUCKETS
+        timeline = self._sections.add_columns(
+            f"{name}/timeline", series.columns(lines, series.edges_of(0, self._until, buckets))
+        )
+        around = [peak.time for peak in one.peaks if peak.is_buffers and peak.time is not None] + failed[::-1]
+        levels = series.stretches(around, self._until, _LEVELS if one.detailed else 0)
+        windows, maps = None, []
+        if one.detailed:
+            edges = window_edges(table, group.rows, exact, self._until)
+            windows = self._sections.add_columns(
+                f"{name}/windows", window_columns(table, group.rows, sites.of_row, edges)
+            )
+            made = bank_maps(table, group, chip.geometry, sites.of_row, self._until, self._sections, name, None)
+            maps = made.maps
+            self._notes += made.notes
+        numbers = [self._numbers[chip] for chip in group.chips if chip in self._numbers]
+        boards = {str(self._ledger.chips[chip].info.board or "") for chip in group.chips}
+        return {
+            "name": group_name(boards - {""}, numbers if len(numbers) == len(group.chips) else [], list(group.chips)),
+            "chips": list(group.chips),
+            "chip_names": [self._names[chip] for chip in group.chips],
+            "shown_chip": group.shown_chip,
+            "differences": differences(group, self._ledger, self._names),
+            "pools": report_pools(table, one.peaks, one.timelines, chip, sites.of_row, evaluated),
+            "series": [line.described for line in lines],
+            "timeline": timeline,
+            "levels": [
+                {
+                    "from_ns": level.begin,
+                    "until_ns": level.end,
+                    "section": self._sections.add_columns(
+                        f"{name}/level/{number}",
+                        series.columns(lines, series.edges_of(level.begin, level.end, series.LEVEL_BUCKETS)),
+                    ),
+                }
+                for number, level in enumerate(levels)
+            ],
+            "windows": windows,
+            "maps": maps,
+        }
+
+    def _allocations(self, sites: Sites) -> dict[str, int]:
+        table = self._table
+        rows = np.flatnonzero(np.isin(table.kind, np.arange(len(KINDS))))
+        peaks = [live_rows(table, one.group, peak.pool, peak.time) for one in self._groups for peak in one.peaks
+                 if peak.time is not None and peak.is_buffers]  # fmt: skip
+        chosen: Chosen = choose(table, rows, peaks)
+        if len(chosen.rows) < len(rows):
+            self._notes.append(
+                f"the table of allocations lists {len(chosen.rows):,} of {len(rows):,}: the largest, the longest-lived, "
+                "those never freed or freed late, and those live at a peak"
+            )
+        bits = np.zeros(len(table), np.uint32)
+        for place, one in enumerate(self._groups[:32]):
+            bits[one.group.rows] |= np.uint32(1 << place)
+        self._sections.add_columns("allocations", allocation_columns(table, chosen, sites.of_row, bits[chosen.rows]))
+        return {"rows": len(chosen.rows), "total": len(rows)}
+
+    # -- moments -------------------------------------------------------------------------------------------------
+
+    def _moments(self, listed: list[ReportPhase], failed: list[int]) -> list[ReportMoment]:
+        """Maps of the cores at failed allocations, peaks, and the end of the last run of each phase."""
+        recording, until = self._recording, self._until
+        found = landmarks(recording, self._ledger, is_failure=is_failure,
+                          chip_name=lambda chip: self._names.get(chip, chip))  # fmt: skip
+        ends: dict[str, Moment] = {}
+        for moment in found.phases:
+            if moment.words.startswith("at the end"):
+                ends[moment.words] = moment
+        every = tuple(range(len(self._groups)))[:_DETAILED]
+        chosen: list[Wanted] = []
+        seen: set[int] = set()
+        ordered = [*found.failures[-4:], *found.peaks, *found.failures[:-4], *list(ends.values())[::-1]]
+        if not found.peaks:
+            ordered.append(Moment(just_before(recording.end), "at the end"))
+        for moment in ordered:
+            time = nanoseconds(recording, moment.time, until)
+            if time not in seen and len(chosen) * max(1, len(every)) < MOST_MOMENTS:
+                seen.add(time)
+                chosen.append(Wanted(moment, every, time))
+        groups = [one.group for one in self._groups]
+        shown = self._redactor.cores if self._redactor is not None else (lambda cores: cores)
+        return core_moments(recording, chosen, groups, self._sections, shown)
+
+
+def _length(table: AllocationTable) -> int:
+    """Nanoseconds from the begin of the recording to after its last event."""
+    last = table.length
+    if len(table):
+        ends = table.end[table.end != NEVER]
+        last = max(last, int(table.begin.max()), int(ends.max()) if len(ends) else 0)
+    return max(0, last) + 1
