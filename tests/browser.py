@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real browser for tests of pages: Chromium without a window, driven by Playwright.
+
+`Tab` fails the test if the page wrote an error or a warning to the console, violated its content security policy, or
+asked for anything but itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from tests.support import PATIENCE
+from ttmem.pages.html_page import BundleMissing, load_bundle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+REQUIRED = "TTMEM_REQUIRE_BROWSER"  # set by .ci/run: then a missing browser is a failure
+_WATCH_POLICY = """
+window.policyViolations = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.policyViolations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
+"""
+# Elements of the page that reach beyond its right edge and are not inside something that scrolls or is hidden.
+_CUT = """
+() => [...document.querySelectorAll("body *")].filter((element) => {
+  const box = element.getBoundingClientRect();
+  if (box.width === 0 || box.height === 0 || box.right <= document.documentElement.clientWidth + 1) return false;
+  for (let outer = element.parentElement; outer && outer !== document.body; outer = outer.parentElement) {
+    if (getComputedStyle(outer).overflowX !== "visible") return false;
+  }
+  return getComputedStyle(element).position !== "fixed";
+}).map((element) => `${element.tagName.toLowerCase()}.${element.className}`).slice(0, 10)
+"""
+
+
+def find_chromium() -> str | None:
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+def need_pages() -> str:
+    """The path of Chromium. Skips the test if there is none, or if ttmem was built without the pages."""
+    chromium, reason = find_chromium(), ""
+    if chromium is None:
+        reason = f"needs a browser on PATH: {', '.join(_NAMES)}"
+    try:
+        load_bundle()
+    except BundleMissing as error:
+        reason = str(error)
+    if reason and os.environ.get(REQUIRED):
+        pytest.fail(reason)
+    if reason or chromium is None:
+        pytest.skip(reason)
+    return chromium
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Chromium; the sandbox does not work for root."""
+    chromium = need_pages()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=chromium, chromium_sandbox=os.geteuid() != 0, args=["--disable-gpu"]
+        )
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+class Tab:
+    """A page in a tab of its own, with nothing stored from other tabs."""
+
+    def __init__(
+        self, browser: Browser, width: int = 1440, height: int = 900, theme: Literal["light", "dark"] = "light"
+    ) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, permissions=["clipboard-read"]
+        )
+        self.context.set_default_timeout(1000 * PATIENCE)
+        self.page: Page = self.context.new_page()
+        self.page.add_init_script(_WATCH_POLICY)
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.allowed: tuple[str, ...] = ("data:", "blob:")
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.problems.append(f"exception: {error.message}"))
+        self.page.on("crash", lambda _: self.problems.append("the page crashed"))
+        self.context.on("request", self._asked)
+
+    def open(self, address: str | Path, hash: str = "") -> Page:
+        """Open a file or a URL, and wait until the page has drawn itself."""
+        if isinstance(address, Path):
+            address = address.resolve().as_uri()
+            self.allowed += (address,)
+        else:
+            origin = "/".join(address.split("/")[:3])
+            self.allowed += (f"{origin}/",)
+        self.page.goto(f"{address}#{hash}" if hash else address)
+        self.page.wait_for_selector("#ttmem-app > *")
+        return self.page
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning", "assert"):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if not request.url.startswith(self.allowed):
+            self.problems.append(f"asked for {request.url}")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The document that the page shows."""
+        found: dict[str, Any] = json.loads(self.page.locator("#ttmem-page").text_content() or "")
+        return found
+
+    def check(self) -> None:
+        """Fails if something went wrong since the page was opened."""
+        violations = self.page.evaluate("window.policyViolations")
+        assert self.problems == []
+        assert violations == []
+
+    def check_width(self) -> None:
+        """Fails if the page scrolls sideways, or if an element is cut at its right edge."""
+        wide, room = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= room, f"the page is {wide} px wide, the window has {room}"
+        assert self.page.evaluate(_CUT) == []
+
+    def press_until(self, key: str, wanted: Locator, most: int = 200) -> None:
+        """Press a key until an element has the focus."""
+        for _ in range(most):
+            self.page.keyboard.press(key)
+            if wanted.evaluate("element => element === document.activeElement"):
+                return
+        raise AssertionError(f"{most} times {key} do not reach {wanted}")
+
+    def close(self) -> None:
+        self.context.close()
+
+
+def table(found: Locator) -> list[dict[str, str]]:
+    """The rows of a table by the titles of its columns, as text."""
+    titles, rows = found.evaluate(
+        """(table) => [[...table.querySelectorAll("thead th")].map((cell) => cell.innerText.trim()),
+           [...table.querySelectorAll("tbody tr")].map((row) => [...row.children].map((cell) => cell.innerText.trim()))]"""
+    )
+    return [dict(zip(titles, row)) for row in rows]
