@@ -13,7 +13,7 @@ const NAME_HUES = 12;
 const NAME_SLOTS = 2 * NAME_HUES; // two lightnesses of each hue
 const NAME_LOOK = {
   light: { lightness: [0.81, 0.7], chroma: [0.085, 0.115] },
-  dark: { lightness: [0.52, 0.64], chroma: [0.085, 0.1] },
+  dark: { lightness: [0.48, 0.56], chroma: [0.08, 0.1] },
 } as const;
 
 /** Hue and chroma of each kind; lightness depends on the theme. The pools keep clearly different hues. */
@@ -105,7 +105,7 @@ export function sequential(part: number, theme: Theme): Colour {
 export function diverging(part: number, theme: Theme): Colour {
   const t = Math.min(1, Math.abs(part)) ** 0.7;
   const hue = part < 0 ? 250 : 28;
-  return theme === "light" ? oklch(0.93 - 0.25 * t, 0.01 + 0.15 * t, hue) : oklch(0.4 + 0.2 * t, 0.01 + 0.15 * t, hue);
+  return theme === "light" ? oklch(0.93 - 0.22 * t, 0.005 + 0.115 * t, hue) : oklch(0.38 + 0.14 * t, 0.01 + 0.12 * t, hue);
 }
 
 /** The text colour with the better contrast on a background. */
