@@ -34,7 +34,7 @@ def window_edges(table: AllocationTable, rows: Array, exact: Iterable[int], unti
 
 
 def window_columns(table: AllocationTable, rows: Array, site_of_row: Array, edges: Array) -> list[Column]:
-    """The columns of a section: ``edges``, ``site``, and four tables of a line per site and a value per edge."""
+    """The columns of a section: ``time``, ``site``, and four tables of a line per site and a value per edge."""
     sites, local = np.unique(site_of_row[rows], return_inverse=True)
     shape = len(sites), len(edges)
     counted = table.counted[rows]
@@ -48,10 +48,10 @@ def window_columns(table: AllocationTable, rows: Array, site_of_row: Array, edge
         tables += [np.cumsum(amounts, axis=1).reshape(-1), np.cumsum(counts, axis=1).reshape(-1)]
     allocated, allocations, freed, frees = tables
     return [
-        Column("edges", "i64", edges, delta=True),
+        Column("time", "i64", edges, delta=True),
         Column("site", "u32", sites),
         Column("allocated", "i64", allocated, delta=True),
         Column("freed", "i64", freed, delta=True),
-        Column("allocations", "u32", allocations, delta=True),
-        Column("frees", "u32", frees, delta=True),
+        Column("made", "u32", allocations, delta=True),
+        Column("ended", "u32", frees, delta=True),
     ]

@@ -50,7 +50,7 @@ def page(title: str, data: Mapping[str, Any], sections: Mapping[str, bytes], bun
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield '<meta name="referrer" content="no-referrer">\n'
     yield f"<title>{escape(title)}</title>\n<style>{style}</style></head><body>\n"
-    yield '<div id="app"><noscript>This page shows its data with JavaScript.</noscript></div>\n'
+    yield '<div id="ttmem-app"><noscript>This page shows its data with JavaScript.</noscript></div>\n'
     yield f'<script type="application/json" id="ttmem-page">{json_text(data)}</script>\n'
     for name, payload in sections.items():
         yield f'<script type="text/plain" data-section="{escape(name)}">'
