@@ -2256,9 +2256,11 @@ export interface CoresAlike {
 
 /**
  * A selection of the allocations. `section` has columns id, begin, end, address, size, counted (i64), ended_by,
- * kind, chosen (u8), group (u16), site, program (u32).
+ * kind, chosen (u8), groups, site, program (u32).
  *
- * `ended_by` is an index into `ends`. `chosen` has bits: 1 among the largest, 2 among the longest-lived, 4 never
+ * `id` is the row of the table, as in `ReportMap`. `end` is -1 if it is live at the end, `address` if it is not
+ * known. `groups` has a bit for each of the first 32 chip groups that have it. `ended_by` is an index into
+ * `ends`. `chosen` has bits: 1 among the largest, 2 among the longest-lived, 4 never
  * freed, 8 live at a peak, 16 freed late (only when its device was closed or its process exited).
  */
 export interface ReportAllocations {
@@ -2268,10 +2270,57 @@ export interface ReportAllocations {
   ends: string[];
 }
 
-/** Two reports and what differs. The sections of each have the prefix `old/` or `new/`. */
+/**
+ * What a page shows of two recordings: what differs, and of each its timeline and the sums of its call sites.
+ *
+ * `strings`, `stacks` and `sites` are those of both recordings: call sites that are the same in both, as
+ * `ttmem diff` matches them, are one. `rows` has the call sites of each row of `diff`, by its pool.
+ */
 export interface DiffReport {
   schema: "ttmem.diff_report/1";
+  ttmem: string;
+  made: string;
+  title: string;
   diff: Diff;
-  old: Report;
-  new: Report;
+  counts: string[];
+  more_is_better: string[];
+  kinds: string[];
+  pools: Record<string, number[]>;
+  strings: string[];
+  stacks: ReportStacks;
+  sites: ReportSite[];
+  rows: Record<string, number[][]>;
+  old: DiffReportSide;
+  new: DiffReportSide;
+}
+
+/**
+ * One of two recordings, as in `Report`. `moment_ns` is the moment that was compared.
+ *
+ * `sites` has the call site of `DiffReport` for each number in the windows of `groups`, which have no maps.
+ * In the file, the names of `sections` begin with "old/" or "new/".
+ */
+export interface DiffReportSide {
+  title: string;
+  begin: string;
+  length_ns: number;
+  moment_ns: number;
+  facts: ReportFact[];
+  verdict: ReportVerdict;
+  losses: ReportLosses;
+  notes: string[];
+  groups: ReportGroup[];
+  phases: ReportPhase[];
+  marks: ReportMark[];
+  sites: number[];
+  sections: Record<string, PageSection>;
+}
+
+/** What the live page of `ttmem web` knows from the start. */
+export interface LivePage {
+  ttmem: string;
+  host: string;
+  user: string;
+  ssh: string | null;
+  file: string | null;
 }

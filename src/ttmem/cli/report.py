@@ -20,9 +20,11 @@ from ttmem.cli.recorded import opened
 from ttmem.recording.output_files import PAGE, open_report, overwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ttmem.recording.recording_file import Recording
+
+    PageContent = tuple[Mapping[str, object], Mapping[str, bytes]]  # its data, and its sections
 
 _DEFAULT = "report.html"
 
@@ -51,8 +53,18 @@ def run(args: argparse.Namespace) -> int:
 
 def write_page(recording: Recording, path: str, title: str, *, confidential: bool) -> None:
     """Write the report of a recording. CommandError if it cannot be written."""
-    from ttmem.pages.html_page import BundleMissing, load_bundle, page
     from ttmem.pages.report_document import report_of
+
+    def made() -> PageContent:
+        report = report_of(recording, made=time(), title=title, confidential=confidential)
+        return {"page": "report", "report": report.document}, report.sections
+
+    write_html(path, title, made)
+
+
+def write_html(path: str, title: str, made: Callable[[], PageContent]) -> None:
+    """Write a page. Its content is made only if it can be written; CommandError if it cannot."""
+    from ttmem.pages.html_page import BundleMissing, load_bundle, page
 
     try:
         bundle = load_bundle()
@@ -63,8 +75,7 @@ def write_page(recording: Recording, path: str, title: str, *, confidential: boo
         fd = None if path == "-" else open_report(path, PAGE)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
-    made = report_of(recording, made=time(), title=title, confidential=confidential)
-    text = page(title, {"page": "report", "report": made.document}, made.sections, bundle)
+    text = page(title, *made(), bundle)
     if fd is None:
         _write_out(text)
         return

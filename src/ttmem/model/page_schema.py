@@ -272,12 +272,49 @@ class ReportAllocations(TypedDict):
 
 
 class DiffReport(TypedDict):
-    """Two reports and what differs. The sections of each have the prefix ``old/`` or ``new/``."""
+    """What a page shows of two recordings: what differs, and of each its timeline and the sums of its call sites.
+
+    ``strings``, ``stacks`` and ``sites`` are those of both recordings: call sites that are the same in both, as
+    `ttmem diff` matches them, are one. ``rows`` has the call sites of each row of ``diff``, by its pool.
+    """
 
     schema: Literal["ttmem.diff_report/1"]
+    ttmem: str  # version
+    made: str
+    title: str
     diff: Diff
-    old: Report
-    new: Report
+    counts: list[str]  # figures of ``diff`` that are numbers, not bytes
+    more_is_better: list[str]  # figures of ``diff`` that became worse if they are smaller
+    kinds: list[str]
+    pools: dict[str, list[int]]
+    strings: list[str]
+    stacks: ReportStacks
+    sites: list[ReportSite]
+    rows: dict[str, list[list[int]]]
+    old: DiffReportSide
+    new: DiffReportSide
+
+
+class DiffReportSide(TypedDict):
+    """One of two recordings, as in `Report`. ``moment_ns`` is the moment that was compared.
+
+    ``sites`` has the call site of `DiffReport` for each number in the windows of ``groups``, which have no maps.
+    In the file, the names of ``sections`` begin with "old/" or "new/".
+    """
+
+    title: str
+    begin: str
+    length_ns: int
+    moment_ns: int
+    facts: list[ReportFact]
+    verdict: ReportVerdict
+    losses: ReportLosses
+    notes: list[str]
+    groups: list[ReportGroup]
+    phases: list[ReportPhase]
+    marks: list[ReportMark]
+    sites: list[int]
+    sections: dict[str, PageSection]
 
 
 class LivePage(TypedDict):

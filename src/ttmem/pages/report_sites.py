@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,12 +51,15 @@ class Stacks:
         """The node of a stack's innermost frame; -1 without a stack. ttnn's frames before an operation are left out."""
         key = stack, op is None
         if key not in self._known:
-            node = _NONE
-            for name, kind in path_of(stack, op):
-                if kind in ("frame", "ttnn"):
-                    node = self._child(node, name, kind == "ttnn")
-            self._known[key] = node
+            self._known[key] = self.add((name, kind) for name, kind in path_of(stack, op) if kind in ("frame", "ttnn"))
         return self._known[key]
+
+    def add(self, frames: Iterable[tuple[str, str]]) -> int:
+        """The node of the last of these frames, each with its type."""
+        node = _NONE
+        for name, kind in frames:
+            node = self._child(node, name, kind == "ttnn")
+        return node
 
     def _child(self, parent: int, name: str, of_ttnn: bool) -> int:
         key = parent, name
