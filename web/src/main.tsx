@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Reads from the page which page it is, and starts it. */
+import "uplot/dist/uPlot.min.css";
 import "../style/app.css";
 import "../style/canvas_parts.css";
-import "uplot/dist/uPlot.min.css";
 import { render } from "preact";
 import type { Page } from "./data/embedded";
 import { readPage } from "./data/embedded";

@@ -1,7 +1,230 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The report of a recording. */
+/** The report of a recording: one page in which everything below the timeline follows the chosen moment or window. */
+import "../../style/report.css";
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Sections } from "../data/columns";
+import { embeddedSection } from "../data/embedded";
+import { WindowSums } from "../data/window_sums";
 import type { Report } from "../documents";
+import { toggleTheme } from "../parts/theme";
+import { useAsync } from "../parts/use_async";
+import { AllocationTable } from "./allocation_table";
+import { ChoiceBar } from "./choice_bar";
+import { CoresSection } from "./cores_section";
+import { Failures } from "./failures";
+import { FlameSection } from "./flame_section";
+import { KEYS, keyChange } from "./keys";
+import { LeaksSection } from "./leaks";
+import { MapSection } from "./map_section";
+import { OriginTable } from "./origin_table";
+import { Overview } from "./overview";
+import { siteMask } from "./roll_up";
+import { Losses, Sizing } from "./run_facts";
+import type { ReportState } from "./state";
+import { fromHash, initialState, isWindow, toHash } from "./state";
+import { Phases, Statistics } from "./statistics";
+import { Timeline } from "./timeline";
+import type { View } from "./view";
 
-export function ReportPage({ report }: { report: Report }) {
-  return <h1>{report.title}</h1>;
+export interface ReportPageProps {
+  report: Report;
+  /** Gets compressed sections by name: from the file, or asked from `ttmem web`. */
+  load?: (name: string) => Promise<Uint8Array<ArrayBuffer>>;
+}
+
+export function ReportPage({ report, load = embeddedSection }: ReportPageProps) {
+  const sections = useMemo(() => new Sections(report.sections, load), [report, load]);
+  const initial = useMemo(() => initialState(report), [report]);
+  const [state, setState] = useState(() => fromHash(location.hash, report, initial));
+  const [help, setHelp] = useState(false);
+  const change = useCallback((part: Partial<ReportState>) => setState((old) => ({ ...old, ...part })), []);
+  useHash(state, initial, report, setState);
+
+  const group = report.groups[state.group];
+  const windows = group?.windows ?? null;
+  const { value: loaded } = useAsync(windows, async () => {
+    const columns = await sections.columns(windows ?? "");
+    return { windows, sums: new WindowSums(columns, report.sites.length) };
+  });
+  const sums = loaded !== null && loaded.windows === windows ? loaded.sums : null;
+  const edges = useMemo(
+    () => (sums === null ? ([0, 0] as const) : sums.snap(state.from, state.until)),
+    [sums, state.from, state.until],
+  );
+  const amounts = useMemo(() => sums?.amounts(edges) ?? null, [sums, edges[0], edges[1]]);
+  const mask = useMemo(
+    () => siteMask(report, state.pool, state.only, state.search),
+    [report, state.pool, state.only, state.search],
+  );
+  if (group === undefined) return <Empty report={report} />;
+  const view: View = {
+    report, sections, state, change, group, sums, edges, amounts, mask,
+    from: sums === null ? state.from : sums.edges[edges[0]],
+    until: sums === null ? state.until : sums.edges[edges[1]],
+    window: isWindow(state),
+  };
+  return (
+    <ReportBody view={view} help={help} setHelp={setHelp} />
+  );
+}
+
+const PARTS: readonly (readonly [id: string, title: string])[] = [
+  ["overview", "Overview"], ["timeline", "Timeline"], ["flame", "Flame graph"], ["map", "Address map"], ["origin", "Origin"],
+  ["allocations", "Allocations"], ["cores", "Cores"], ["failures", "Failures"], ["leaks", "Leaks"], ["sizing", "Sizing"],
+  ["statistics", "Statistics"], ["phases", "Phases"], ["losses", "Losses"],
+];
+
+function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHelp: (help: boolean) => void }) {
+  const { report } = view;
+  useKeys(view, help, setHelp);
+  const go = (id: string) => document.getElementById(id)?.scrollIntoView({ behavior: "smooth", block: "start" });
+  return (
+    <>
+      <header class="top">
+        <div class="top-row">
+          <span class="brand">ttmem</span>
+          <h1 title={report.title}>{report.title}</h1>
+          {report.confidential && <span class="tag">confidential</span>}
+          <nav aria-label="Parts of the report">
+            {PARTS.map(([id, title]) => (
+              <button type="button" key={id} onClick={() => go(id)}>{title}</button>
+            ))}
+          </nav>
+          <button type="button" class="icon" aria-label="Light or dark" title="Light or dark (d)" onClick={toggleTheme}>◐</button>
+          <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={() => setHelp(!help)}>?</button>
+        </div>
+        <ChoiceBar view={view} />
+      </header>
+      <main>
+        <Overview view={view} />
+        <Part id="timeline" title="Timeline" hint="Click for a moment, drag for a window, Ctrl and wheel or Shift and drag to zoom, double click for all.">
+          <Timeline view={view} />
+        </Part>
+        <Part id="flame" title="Flame graph"><FlameSection view={view} /></Part>
+        <Part id="map" title="Address map"><MapSection view={view} /></Part>
+        <Part id="origin" title="Origin of memory"><OriginTable view={view} /></Part>
+        <Part id="allocations" title="Allocations"><AllocationTable view={view} /></Part>
+        <Part id="cores" title="L1 of the cores"><CoresSection view={view} /></Part>
+        <Part id="failures" title="Failed allocations"><Failures view={view} /></Part>
+        <Part id="leaks" title="Leaks"><LeaksSection view={view} /></Part>
+        <Part id="sizing" title="Sizing advice"><Sizing report={report} /></Part>
+        <Part id="statistics" title="Statistics of the whole run"><Statistics view={view} /></Part>
+        <Part id="phases" title="Phases"><Phases view={view} /></Part>
+        <Part id="losses" title="Losses and completeness"><Losses view={view} /></Part>
+        <footer>
+          Made by ttmem {report.ttmem}, {report.made}. Sizes are those on one chip unless they say otherwise.
+        </footer>
+      </main>
+      {help && <KeyHelp close={() => setHelp(false)} />}
+    </>
+  );
+}
+
+/** A part of the page. It is made when it comes near the screen, so that the first screen needs no sections. */
+function Part({ id, title, hint, children }: { id: string; title: string; hint?: string; children: ComponentChildren }) {
+  const place = useRef<HTMLElement>(null);
+  const [near, setNear] = useState(false);
+  useEffect(() => {
+    if (place.current === null) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), {
+      rootMargin: "400px",
+    });
+    observer.observe(place.current);
+    const all = () => setNear(true);
+    addEventListener("beforeprint", all);
+    return () => {
+      observer.disconnect();
+      removeEventListener("beforeprint", all);
+    };
+  }, []);
+  return (
+    <section id={id} class={`card part ${near ? "" : "waiting"}`} ref={place}>
+      <h2>
+        {title} {hint !== undefined && <span class="hint">{hint}</span>}
+      </h2>
+      {near && children}
+    </section>
+  );
+}
+
+function Empty({ report }: { report: Report }) {
+  return (
+    <main>
+      <section class="overview">
+        <div class={`verdict ${report.verdict.status}`}>
+          <div>
+            <p class="first">{report.title}</p>
+            {report.verdict.lines.map((line) => <p key={line}>{line}</p>)}
+            <p>No chip was used in this recording.</p>
+            {report.notes.concat(report.losses.problems).map((line) => <p key={line}>{line}</p>)}
+          </div>
+        </div>
+      </section>
+    </main>
+  );
+}
+
+function KeyHelp({ close }: { close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={close} onClick={(event) => event.target === dialog.current && close()}>
+      <h2>Keys</h2>
+      <dl>
+        {KEYS.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>{keys.split(" ").map((key) => <kbd key={key}>{key}</kbd>)}</dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="note">
+        Tables: arrows move from row to row, Enter chooses a row. Flame graph and maps have keys of their own when they have the focus.
+      </p>
+      <button type="button" onClick={close}>Close</button>
+    </dialog>
+  );
+}
+
+function useKeys(view: View, help: boolean, setHelp: (help: boolean) => void): void {
+  const latest = useRef({ view, help });
+  latest.current = { view, help };
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (target.matches("input, select, textarea")) {
+        if (event.key === "Escape") target.blur();
+        return;
+      }
+      if (event.key === "?") setHelp(!latest.current.help);
+      else if (latest.current.help) return;
+      else if (event.key === "/") document.getElementById("search")?.focus();
+      else {
+        const change = keyChange(event.key, event.shiftKey, latest.current.view);
+        if (change === null) return;
+        latest.current.view.change(change);
+      }
+      event.preventDefault();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}
+
+/** Keeps the state in the address, a little later, because browsers limit how often it may change. */
+function useHash(state: ReportState, initial: ReportState, report: Report, setState: (state: ReportState) => void): void {
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      const hash = toHash(state, initial);
+      if (hash !== location.hash.replace(/^#/, "")) history.replaceState(null, "", hash === "" ? location.pathname + location.search : `#${hash}`);
+    }, 150);
+    return () => clearTimeout(timer);
+  }, [state]);
+  useEffect(() => {
+    const read = () => setState(fromHash(location.hash, report, initial));
+    addEventListener("hashchange", read);
+    return () => removeEventListener("hashchange", read);
+  }, []);
 }
