@@ -128,5 +128,3 @@ def _note(notes: list[str], label: str, group: ChipGroup, outside: int, estimate
             f"{group_words(group)}, {label}: the source did not report the bytes in a bank; heights of "
             f"{estimated:,} buffers are their size divided by the number of banks"
         )
-
-

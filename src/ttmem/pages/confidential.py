@@ -91,4 +91,3 @@ class Redactor:
         if key in _FRAME_KEYS or key in _STACK_KEYS:
             return self._learn(value) if _FRAME.fullmatch(value) else self.text(value)
         return self.text(value)
-

@@ -37,7 +37,8 @@ from ttmem.pages.report_marks import (
 from ttmem.pages.report_pools import PoolPeak, live_rows, pool_peaks, report_pools
 from ttmem.pages.report_sites import Sites, Strings
 from ttmem.pages.report_verdict import verdict
-from ttmem.pages.sections import Sections
+from ttmem.pages.residency import Resident, reach_columns, resident, sites_of
+from ttmem.pages.sections import Column, Sections
 from ttmem.recording.allocation_table import NEVER, AllocationTable
 from ttmem.recording.landmarks import landmarks
 from ttmem.recording.moments import Moment, just_before
@@ -90,7 +91,7 @@ class _ReportBuilder:
         self._recording, self._made, self._title, self._confidential = recording, made, title, confidential
         self._found = recording.lifetimes()
         self._table: AllocationTable = self._found.allocations
-        self._ledger: Ledger = recording.at().ledger
+        self._ledger: Ledger = recording.at_end().ledger
         self._until = _length(self._table)
         self._sections = Sections()
         self._notes: list[str] = []
@@ -226,8 +227,10 @@ class _ReportBuilder:
         table, group, name = self._table, one.group, f"group/{place}"
         chip = self._ledger.chips[group.shown_chip]
         confidence = {source.confidence.label for source in (holding.source for holding in chip.holdings)}
+        programs = resident(self._found, chip.id) if one.detailed else None
         lines = [
             *series.pool_lines(one.timelines, chip.geometry, "exact" if confidence <= {"exact"} else "reported"),
+            *([] if programs is None else series.resident_lines(programs.time, programs.circular, programs.kernels)),
             *series.largest_free_lines(evaluated, chip.id),
             series.rate_line("events", "allocations and frees per second", series.event_times(table, group.rows)),
             *series.host_lines(self._recording.samples(), table.start),
@@ -244,7 +247,8 @@ class _ReportBuilder:
             windows = self._sections.add_columns(
                 f"{name}/windows", window_columns(table, group.rows, sites.of_row, edges)
             )
-            made = bank_maps(table, group, chip.geometry, sites.of_row, self._until, self._sections, name, None)
+            made = bank_maps(table, group, chip.geometry, sites.of_row, self._until, self._sections, name,
+                             self._reach(programs, sites))  # fmt: skip
             maps = made.maps
             self._notes += made.notes
         numbers = [self._numbers[chip] for chip in group.chips if chip in self._numbers]
@@ -273,6 +277,16 @@ class _ReportBuilder:
             "maps": maps,
         }
 
+    def _reach(self, programs: Resident | None, sites: Sites) -> list[Column] | None:
+        if programs is None:
+            return None
+        columns, count = reach_columns(programs, sites_of(programs, sites.by_key, len(KINDS)), self._until)
+        if len(columns[0].values) < count:
+            self._notes.append(
+                f"of {count:,} changes of what programs reach in L1, the map shows the highest in each part of the time"
+            )
+        return columns if count else None
+
     def _allocations(self, sites: Sites) -> dict[str, int]:
         table = self._table
         rows = np.flatnonzero(np.isin(table.kind, np.arange(len(KINDS))))
@@ -281,7 +295,7 @@ class _ReportBuilder:
         chosen: Chosen = choose(table, rows, peaks)
         if len(chosen.rows) < len(rows):
             self._notes.append(
-                f"the table of allocations lists {len(chosen.rows):,} of {len(rows):,}: the largest, the longest-lived, "
+                f"the table of allocations lists {len(chosen.rows):,} of {len(rows):,}: largest, longest-lived, "
                 "those never freed or freed late, and those live at a peak"
             )
         bits = np.zeros(len(table), np.uint32)

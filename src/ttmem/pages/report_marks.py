@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is marked on the time line of a report: phases, failed allocations, compiled programs, marks, peaks, closings."""
+"""The marks on the time line of a report: phases, failed allocations, compiled programs, peaks, closed devices."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from ttmem.model.geometry import Geometry
-from ttmem.model.kinds import BREAKDOWN_POOLS, BreakdownPool, Kind
+from ttmem.model.kinds import BreakdownPool, Kind
 from ttmem.pages.chip_groups import ChipGroup
 from ttmem.pages.sections import Column
 from ttmem.recording.allocation_table import NEVER, AllocationTable
@@ -116,6 +116,17 @@ def pool_lines(pools: dict[BreakdownPool, Timeline], geometry: Geometry | None, 
             panel = "host" if pool is BreakdownPool.HOST else pool.label
             found.append(memory_line(pool.label, label, panel, pools[pool], None, confidence))
     return found
+
+
+def resident_lines(time: Array, circular: Array, kernels: Array) -> list[Line]:
+    """What the programs that ran last have in L1, from the first launch on."""
+    return [
+        Line(_described(name, label, "bytes", "l1", None, "exact"), _from_first(time, values))
+        for name, label, values in (
+            ("circular_buffers", "circular buffers of the programs that ran last", circular),
+            ("kernels", "kernels of the programs that ran last", kernels),
+        )
+    ]
 
 
 def l1_capacity(geometry: Geometry | None) -> int | None:

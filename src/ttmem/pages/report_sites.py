@@ -85,7 +85,7 @@ class Sites:
         chosen = self._chosen(table, keys, used, distinct, important)
         self.list: list[ReportSite] = [self._site(table, key // kinds, key % kinds) for key in chosen.tolist()]
         self.left_out = len(distinct) - len(chosen)
-        by_key = np.full(count, -1, np.int64)
+        self.by_key = by_key = np.full(count, -1, np.int64)  # by site of the table and kind
         by_key[chosen] = np.arange(len(chosen))
         rest = distinct[by_key[distinct] < 0]
         for kind in np.unique(rest % kinds).tolist():

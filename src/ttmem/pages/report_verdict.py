@@ -32,7 +32,10 @@ def verdict(
         first = last["headline"][:1].upper() + last["headline"][1:] + "."
         if failures > 1:
             first = f"{failures:,} allocations failed. The last: {last['headline']}."
-        return {"status": "out_of_memory", "lines": [first, _sentence(last["held_by"]) or _peak_line(groups, sites, strings)]}
+        return {
+            "status": "out_of_memory",
+            "lines": [first, _sentence(last["held_by"]) or _peak_line(groups, sites, strings)],
+        }
     if not any(pool["peak"] for group in groups for pool in group["pools"]):
         return {"status": "cannot_tell", "lines": ["No allocation on a device was recorded.", ""]}
     if leaks is not None and leaks["verdict"]["leak"]:
