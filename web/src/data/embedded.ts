@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the HTML file has inside: the JSON document of the page, and texts of binary sections. */
-import type { DiffReport, Report } from "../documents";
+import type { DiffReport, LivePage, Report } from "../documents";
 
-/** What the live page is told: where it asks. Everything else it gets from there. */
+/** What the live page knows from the start. Everything else it asks from `ttmem web`. */
 export interface LiveStart {
   page: "live";
-  [key: string]: unknown;
+  live: LivePage;
 }
 
 export type Page = { page: "report"; report: Report } | { page: "diff"; diff: DiffReport } | LiveStart;
