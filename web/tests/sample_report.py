@@ -98,7 +98,7 @@ def build(site_count: int, edge_count: int) -> tuple[dict[str, Any], dict[str, s
             if weights and i == 3 + site % 40 or not weights and chance.random() < 0.06 and i > 40:
                 address = 0x20000 + (site * 37 % 900) * (size // 12 + 4096)
                 held.append((time, address, len(allocations)))
-                allocations.append((len(allocations) + 1, time, -1, address, size, size, 0, kind, 1, 0, site, 0))
+                allocations.append((len(allocations) + 1, time, -1, address, size, size, 0, kind, 1, 1, site, 0))
                 a, m = a + size, m + 1
             if not weights and held and (len(held) > 2 or chance.random() < 0.2) and site != 5:
                 row = held.pop(0)[2]
@@ -161,8 +161,8 @@ def build(site_count: int, edge_count: int) -> tuple[dict[str, Any], dict[str, s
                          size=("i64", [max(1, r[4] // 12) for r in chosen], True),
                          site=("u32", [r[10] for r in chosen], True), row=("i64", [r[0] for r in chosen], True)),
                      "coverage": None, "columns": 0, "rows": 0, "reach": None})  # fmt: skip
-    names = ("id", "begin", "end", "address", "size", "counted", "ended_by", "kind", "chosen", "group", "site", "program")
-    types = ("i64",) * 6 + ("u8",) * 3 + ("u16", "u32", "u32")
+    names = ("id", "begin", "end", "address", "size", "counted", "ended_by", "kind", "chosen", "groups", "site", "program")
+    types = ("i64",) * 6 + ("u8",) * 3 + ("u32", "u32", "u32")
     flags = [4 if row[2] < 0 else 1 for row in allocations]
     allocations = [(*row[:8], flag, *row[9:]) for row, flag in zip(allocations, flags)]
     section = sections.add("allocations", **{

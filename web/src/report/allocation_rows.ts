@@ -45,10 +45,11 @@ function lineRanks(report: Report): (site: number) => number {
 }
 
 export function filterRows(order: Uint32Array, columns: Columns, filter: AllocationFilter, length: number): number[] {
-  const { begin, end, size, site, group, chosen } = columns;
+  const { begin, end, size, site, groups, chosen } = columns;
+  const member = filter.group < 32 ? 2 ** filter.group : 0; // a bit for each of the first 32 groups
   const kept: number[] = [];
   for (const row of order) {
-    if (group[row] !== filter.group || !filter.mask[site[row]] || size[row] < filter.least) continue;
+    if ((groups[row] & member) === 0 || !filter.mask[site[row]] || size[row] < filter.least) continue;
     if (filter.flag !== 0 && (chosen[row] & filter.flag) === 0) continue;
     const ends = end[row] < 0 ? Infinity : end[row];
     if (filter.scope === "live" && !(begin[row] <= filter.until && ends > filter.until)) continue;

@@ -5,7 +5,7 @@ import { usePageColours, usePaint, useSize } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
 import { duration, moment, plural } from "../parts/format";
 import { useAsync } from "../parts/use_async";
-import { markTimes, panelsOf } from "./timeline_data";
+import { markTimes } from "./timeline_data";
 import type { View } from "./view";
 import { poolWords, shortLine } from "./words";
 import { showing } from "./zoom";
@@ -100,11 +100,7 @@ function Strip({ view }: { view: View }) {
   const [begin, setBegin] = useState<number | null>(null);
   const { value: columns } = useAsync(group.timeline, () => sections.columns(group.timeline));
   const series = useMemo(() => {
-    const wanted = { l1_buffers: "l1", programs: "l1" }[state.pool] ?? state.pool;
-    const panels = panelsOf(group);
-    const panel = panels.find((one) => one.name === wanted) ?? panels[0];
-    const kind = { programs: "cb" }[state.pool];
-    return panel?.series.find((one) => kind !== undefined && one.name.includes(kind)) ?? panel?.series[0];
+    return group.series.find((one) => one.name === state.pool) ?? group.series[0];
   }, [group, state.pool]);
   const high = columns !== null && series !== undefined ? columns[`${series.name}.high`] : undefined;
   const length = Math.max(1, report.length_ns);

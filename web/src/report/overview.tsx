@@ -4,7 +4,6 @@ import type { Report, ReportGroup, ReportPool } from "../documents";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
 import { bytesOf, exact, grouped, moment, percent, plural, short } from "../parts/format";
-import { duration } from "../parts/format";
 import type { View } from "./view";
 import { kindWords, poolNote, poolWords, shortLine } from "./words";
 
@@ -171,15 +170,9 @@ function Facts({ report }: { report: Report }) {
           </div>
         ))}
         <div>
-          <dt>recorded</dt>
+          <dt>data</dt>
           <dd>
-            {duration(report.length_ns)} from {report.begin}
-          </dd>
-        </div>
-        <div>
-          <dt>events</dt>
-          <dd>
-            {grouped(report.events)} in {plural(report.records, "record")}, {plural(report.launches, "launch", "launches")}
+            {plural(report.records + report.events, "record")}, {plural(report.launches, "launch", "launches")}
           </dd>
         </div>
       </dl>

@@ -21,6 +21,7 @@ export interface ReportState {
   search: string;
   only: SiteFilter | null;
   failure: number; // which explanation is shown
+  picked: number | null; // number of an allocation
 }
 
 export function initialState(report: Report): ReportState {
@@ -30,7 +31,7 @@ export function initialState(report: Report): ReportState {
   const moment = failure?.time_ns ?? pool?.peak_ns ?? report.length_ns;
   return {
     group, from: moment, until: moment, view: null, pool: pool?.pool ?? "dram", by: "line", search: "", only: null,
-    failure: 0,
+    failure: 0, picked: null,
   };
 }
 
@@ -58,6 +59,7 @@ export function toHash(state: ReportState, initial: ReportState): string {
   if (state.search !== "") parts.set("search", state.search);
   if (state.only !== null) parts.set(`only.${state.only.by}`, state.only.key);
   if (state.failure !== 0) parts.set("failure", String(state.failure));
+  if (state.picked !== null) parts.set("allocation", String(state.picked));
   return parts.toString();
 }
 
@@ -82,6 +84,7 @@ export function fromHash(hash: string, report: Report, initial: ReportState): Re
   }
   const failure = wholeNumber(parts.get("failure"), report.explained.length - 1);
   if (failure !== null) state.failure = failure;
+  state.picked = wholeNumber(parts.get("allocation"), report.allocations.total) ?? initial.picked;
   return state;
 }
 

@@ -19,9 +19,9 @@ import type { View } from "./view";
 import { clampView, zoomed } from "./zoom";
 import { panelWords } from "./words";
 
-const HEIGHTS: Record<string, number> = { dram: 150, l1: 140 };
-const SMALL = 76;
-const PANEL_POOLS: Record<string, string> = { dram: "dram", l1_buffers: "l1", programs: "l1", l1: "l1" };
+const HEIGHTS: Record<string, number> = { dram: 140, l1: 150 };
+const SMALL = 80;
+const PANEL_POOLS: Record<string, string> = { l1_buffers: "l1" };
 
 interface Drag {
   from: number;
@@ -53,8 +53,8 @@ export function Timeline({ view }: { view: View }) {
     const peaks = peaksOf(group);
     return panels.map((panel) =>
       peaks
-        .filter((peak) => (PANEL_POOLS[peak.pool] ?? peak.pool) === panel.name && peak.pool !== "programs")
-        .map((peak) => ({ ...peak, colour: css(kindColour(panel.name, theme)) })),
+        .filter((peak) => (PANEL_POOLS[peak.pool] ?? peak.pool) === panel.name)
+        .map((peak) => ({ ...peak, colour: css(kindColour(panel.name === "programs" ? "cb" : panel.name, theme)) })),
     );
   }, [panels, theme]);
   const gaps = useMemo(() => report.losses.gaps.map((gap) => ({ from: gap.from_ns, until: gap.until_ns })), [report]);
@@ -152,7 +152,7 @@ export function Timeline({ view }: { view: View }) {
               ) : (
                 <Chart
                   data={charts[i]} from={from} until={until} width={width} height={HEIGHTS[panel.name] ?? SMALL}
-                  unit={panel.unit} capacity={panel.capacity} dots={dots[i]} gaps={gaps}
+                  unit={panel.unit} capacity={panel.name === "free" ? null : panel.capacity} dots={dots[i]} gaps={gaps}
                 />
               )}
             </div>

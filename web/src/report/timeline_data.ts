@@ -51,17 +51,14 @@ export function chartData(panel: Panel, columns: Columns, begin: number, end: nu
 }
 
 const SERIES_KINDS: Record<string, string> = {
-  dram: "dram", l1: "l1", l1_buffers: "l1", buffers: "l1", cb: "cb", dfb: "dfb", programs: "cb", kernels: "kernel", kernel: "kernel",
-  host: "host", resident: "host", trace: "trace", l1_small: "l1_small",
+  dram: "dram", l1_buffers: "l1", circular_buffers: "cb", programs: "cb", kernels: "kernel", host_resident: "host",
+  largest_free_dram: "dram", largest_free_l1: "l1",
 };
 
-/** The colour of the kind that a series is named after; other series get greys and neighbours of them. */
+/** The colour of the kind that a series is named after; others get calm colours. */
 export function seriesColour(series: ReportSeries, place: number, theme: Theme): Colour {
-  const words = [series.name, ...series.name.split(/[._ ]/)];
-  const kind = words.map((word) => SERIES_KINDS[word]).find((known) => known !== undefined);
-  if (kind !== undefined && series.panel !== "largest_free") return kindColour(kind, theme);
-  const hue = { largest_free: 285, events: 230 }[series.panel] ?? 260;
-  return oklch(theme === "light" ? 0.58 : 0.7, series.panel === "largest_free" ? 0.1 : 0.05, hue + 150 * place);
+  const kind = SERIES_KINDS[series.name];
+  return kind === undefined ? oklch(theme === "light" ? 0.58 : 0.7, 0.05, 240 + 150 * place) : kindColour(kind, theme);
 }
 
 /** The bucket at a time, or -1. */
