@@ -13,7 +13,7 @@ const NAME_HUES = 12;
 const NAME_SLOTS = 2 * NAME_HUES; // two lightnesses of each hue
 const NAME_LOOK = {
   light: { lightness: [0.81, 0.7], chroma: [0.085, 0.115] },
-  dark: { lightness: [0.48, 0.56], chroma: [0.08, 0.1] },
+  dark: { lightness: [0.46, 0.54], chroma: [0.08, 0.1] },
 } as const;
 
 /** Hue and chroma of each kind; lightness depends on the theme. The pools keep clearly different hues. */
@@ -40,24 +40,40 @@ export function kindColour(kind: string, theme: Theme): Colour {
   return oklch((theme === "light" ? 0.67 : 0.66) + lighter, chroma, hue);
 }
 
-/** A stable colour for each name; names that are asked for first keep clear of each other. */
+/**
+ * A stable colour for each name. The slot is that of the hash, or the next one that is far enough from the colours in
+ * use: first a hue whose neighbours are free, then a free hue, then any free slot.
+ */
 export class NameColours {
   private readonly slots = new Map<string, number>();
   private readonly taken = new Array<boolean>(NAME_SLOTS).fill(false);
-  private free = NAME_SLOTS;
 
   of(name: string, theme: Theme): Colour {
     let slot = this.slots.get(name);
     if (slot === undefined) {
-      slot = hash(name) % NAME_SLOTS;
-      if (this.free > 0) {
-        while (this.taken[slot]) slot = (slot + 7) % NAME_SLOTS; // 7 has no factor in common with 24: visits all slots
-        this.taken[slot] = true;
-        this.free -= 1;
-      }
+      slot = this.choose(hash(name) % NAME_SLOTS);
+      this.taken[slot] = true;
       this.slots.set(name, slot);
     }
     return slotColour(slot, theme);
+  }
+
+  private choose(wanted: number): number {
+    const hueTaken = (hue: number) => {
+      const first = 2 * ((hue + NAME_HUES) % NAME_HUES);
+      return this.taken[first] || this.taken[first + 1];
+    };
+    const conditions = [
+      (slot: number) => [-1, 0, 1].every((step) => !hueTaken((slot >> 1) + step)),
+      (slot: number) => !hueTaken(slot >> 1),
+      (slot: number) => !this.taken[slot],
+    ];
+    for (const condition of conditions) {
+      for (let i = 0, slot = wanted; i < NAME_SLOTS; i++, slot = (slot + 7) % NAME_SLOTS) {
+        if (condition(slot)) return slot; // steps of 7 visit all 24 slots
+      }
+    }
+    return wanted;
   }
 }
 
@@ -110,7 +126,7 @@ export function diverging(part: number, theme: Theme): Colour {
 
 /** The text colour with the better contrast on a background. */
 export function inkOn(background: Colour): Colour {
-  return luminance(background) > 0.22 ? 0x14171c : 0xf6f7f9;
+  return luminance(background) > 0.188 ? 0x0b0d10 : 0xffffff; // there both have a contrast of 4.4
 }
 
 /** A mixture; `part` is how much there is of the second colour. */

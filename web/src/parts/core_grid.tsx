@@ -5,7 +5,7 @@ import type { CoreRow, Cores } from "../documents";
 import { usePageColours } from "./canvas";
 import type { Colour } from "./colours";
 import { css, heat, inkOn, kindColour, mix, opColours, parseColour } from "./colours";
-import { clashes, gridNotes, gridSize, headroomText, lastProgram, programOf, unplacedText, worstCore } from "./core_words";
+import { clashes, gridNotes, gridSize, headroomText, lastProgram, programOf, tinySize, unplacedText, worstCore } from "./core_words";
 import { human, percent, plural } from "./format";
 import type { Theme } from "./theme";
 
@@ -68,6 +68,7 @@ export function CoreGrid({ cores, selected, onSelect }: CoreGridProps) {
     else if (event.key === "End") next = cores.cores[cores.cores.length - 1] ?? null;
     else return;
     event.preventDefault();
+    event.stopPropagation();
     if (!next) return;
     moved.current = true;
     onSelect(next.x, next.y);
@@ -175,7 +176,7 @@ export function coreLook(
   const shared = Math.max(1, size - (cores.l1?.base ?? 0));
   const sign = clashes(core) ? "!" : core.unknown ? "?" : "";
   const used = core.used === null ? "-" : `${Math.round((100 * core.used) / size)}%`;
-  const headroom = core.headroom === null ? "-" : core.headroom < 0 ? "clash" : human(core.headroom);
+  const headroom = core.headroom === null ? "-" : core.headroom < 0 ? "clash" : tinySize(core.headroom);
   if (colouring === "program") {
     const program = programOf(cores, core.program);
     if (!program) return { colour: neutral, first: "-", second: used + sign };
@@ -221,7 +222,7 @@ function HeatKey({ colouring, theme }: { colouring: "used" | "headroom"; theme: 
     <span class="part-key">
       {colouring === "used" ? "empty" : "all free"}
       <i class="age-scale" style={{ background: `linear-gradient(to right, ${steps.join(", ")})` }} />
-      {colouring === "used" ? "full; below: headroom" : "no headroom; below: use"}
+      {colouring === "used" ? "full. Below the use of a core: its headroom" : "none left. Below the headroom of a core: its use"}
     </span>
   );
 }

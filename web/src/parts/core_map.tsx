@@ -5,6 +5,8 @@ import type { CoreDetail, CoreRow, Cores, SegmentRow } from "../documents";
 import { usePageColours, useSize } from "./canvas";
 import { css, inkOn, parseColour } from "./colours";
 import { headroomClass, segmentColour } from "./core_grid";
+import { Check } from "./check_box";
+import type { SegmentGroup } from "./core_words";
 import {
   floorText,
   headroomText,
@@ -13,7 +15,7 @@ import {
   programOf,
   programText,
   SEGMENT_WORDS,
-  segmentText,
+  segmentGroups,
 } from "./core_words";
 import { address, human, percent } from "./format";
 import { addressTicks } from "./map_layout";
@@ -49,9 +51,10 @@ export function CoreMap({ cores, detail, x, y }: CoreMapProps) {
   if (core.unknown) facts.push(["Not known", human(core.unknown)]);
   if (core.overlap) facts.push(["Overlap", human(core.overlap), "headroom-bad"]);
   if (worst && worst.end > (core.end ?? 0)) {
-    const left = worst.headroom === null ? "" : `headroom ${headroomText(worst.headroom)}, `;
-    const style = worst.headroom !== null && worst.headroom < 0 ? "headroom-bad" : undefined;
-    facts.push(["Highest end", limit(worst.end, left + programText(programOf(cores, worst.program))), style]);
+    const left = worst.headroom;
+    const words = left === null ? "" : left < 0 ? `would clash by ${human(-left)}, ` : `headroom ${human(left)}, `;
+    const program = `cached ${programText(programOf(cores, worst.program))}`;
+    facts.push(["Highest end", limit(worst.end, words + program), left !== null && left < 0 ? "headroom-bad" : undefined]);
   }
   return (
     <div class="core-map">
@@ -70,10 +73,16 @@ export function CoreMap({ cores, detail, x, y }: CoreMapProps) {
           <Strip cores={cores} core={core} segments={detail.segments} hovered={hovered} onHover={setHovered} />
           <Segments detail={detail} hovered={hovered} onHover={setHovered} />
           {detail.kernels.length > 0 && (
-            <p class="core-kernels">
-              In the kernel ring, at unknown addresses:{" "}
-              {detail.kernels.map((kernel) => `${kernel.tag ?? "a kernel"} ${human(kernel.size)}`).join(", ")}
-            </p>
+            <div class="core-kernels">
+              In the kernel ring, at unknown addresses:
+              <ul>
+                {detail.kernels.map((kernel, index) => (
+                  <li key={index}>
+                    {human(kernel.size)} {kernel.tag ?? "a kernel"}
+                  </li>
+                ))}
+              </ul>
+            </div>
           )}
         </>
       )}
@@ -128,7 +137,7 @@ function Strip({ cores, core, segments, hovered, onHover }: StripProps) {
               {overlaps(segment) && (
                 <rect x={at(segment.start)} y={0.5} width={long} height={STRIP_PIXELS - 1} fill="url(#core-overlap)" />
               )}
-              {long > 1.5 && <line class="core-edge" x1={at(segment.start)} x2={at(segment.start)} y1={0} y2={STRIP_PIXELS} />}
+              {long > 5 && <line class="core-edge" x1={at(segment.start)} x2={at(segment.start)} y1={0} y2={STRIP_PIXELS} />}
               {long > label.length * LETTER_PIXELS + 8 && (
                 <text x={at(segment.start) + long / 2} y={STRIP_PIXELS / 2 + 4} text-anchor="middle" fill={css(inkOn(colour))}>
                   {label}
@@ -181,51 +190,61 @@ interface SegmentsProps {
 
 /** High addresses first, as in `ttmem l1`. */
 function Segments({ detail, hovered, onHover }: SegmentsProps) {
+  const [join, setJoin] = useState(true);
   const colours = usePageColours();
   const [panel, soft] = [parseColour(colours.panel), parseColour(colours.soft)];
-  const order = detail.segments.map((_, index) => index).reverse();
+  const groups = segmentGroups(detail.segments, join).reverse();
+  const canJoin = !join || groups.length < detail.segments.length;
   return (
-    <table class="core-segments">
-      <thead>
-        <tr>
-          <th>From</th>
-          <th>To</th>
-          <th>Size</th>
-          <th>What</th>
-          <th>Held by</th>
-        </tr>
-      </thead>
-      <tbody>
-        {detail.listed_to !== null && (
-          <tr>
-            <td colSpan={5}>Above {address(detail.listed_to)} there is more, which is not listed.</td>
-          </tr>
-        )}
-        {order.map((index) => {
-          const segment = detail.segments[index];
-          const quiet = ["free", "small_free", "firmware", "ring"].includes(segment.kind);
-          const style = overlaps(segment) ? "core-row-overlap" : quiet ? "core-row-quiet" : "";
-          return (
-            <tr
-              key={segment.start}
-              class={hovered === index ? `${style} core-row-hovered` : style}
-              onPointerEnter={() => onHover(index)}
-              onPointerLeave={() => onHover(null)}
-            >
-              <td class="number">{address(segment.start)}</td>
-              <td class="number">{address(segment.end)}</td>
-              <td class="number" title={`${segment.end - segment.start} B`}>
-                {human(segment.end - segment.start)}
-              </td>
-              <td class="what">
-                <i class="swatch" style={{ background: css(segmentColour(segment.kind, colours.theme, panel, soft)) }} />{" "}
-                {SEGMENT_WORDS[segment.kind] ?? segment.kind}
-              </td>
-              <td>{segmentText(segment)}</td>
+    <>
+      <div class="core-scroll">
+        <table class="core-segments">
+          <thead>
+            <tr>
+              <th>From</th>
+              <th>To</th>
+              <th>Size</th>
+              <th>What</th>
+              <th>Held by</th>
             </tr>
-          );
-        })}
-      </tbody>
-    </table>
+          </thead>
+          <tbody>
+            {detail.listed_to !== null && (
+              <tr>
+                <td colSpan={5}>Above {address(detail.listed_to)} there is more, which is not listed.</td>
+              </tr>
+            )}
+            {groups.map((group) => (
+              <tr
+                key={group.start}
+                class={rowClass(group, hovered)}
+                onPointerEnter={() => onHover(group.first)}
+                onPointerLeave={() => onHover(null)}
+              >
+                <td class="number">{address(group.start)}</td>
+                <td class="number">{address(group.end)}</td>
+                <td class="number" title={`${group.end - group.start} B`}>
+                  {human(group.end - group.start)}
+                </td>
+                <td class="what">
+                  <i class="swatch" style={{ background: css(segmentColour(group.kind, colours.theme, panel, soft)) }} />{" "}
+                  {group.count > 1 && `${group.count} x `}
+                  {SEGMENT_WORDS[group.kind] ?? group.kind}
+                </td>
+                <td>{group.text}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {canJoin && <Check label="Join adjacent segments that are alike" checked={join} onChange={setJoin} />}
+    </>
   );
+}
+
+function rowClass(group: SegmentGroup, hovered: number | null): string {
+  const quiet = ["free", "small_free", "firmware", "ring"].includes(group.kind);
+  const style = group.overlap ? "core-row-overlap" : quiet ? "core-row-quiet" : "";
+  const chosen = hovered !== null && hovered >= group.first && hovered < group.first + group.count;
+  return chosen ? `${style} core-row-hovered` : style;
 }

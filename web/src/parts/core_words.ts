@@ -92,6 +92,43 @@ export function headroomText(headroom: number | null): string {
   return headroom < 0 ? `clash by ${human(-headroom)}` : human(headroom);
 }
 
+/** A size for a narrow cell: "640", "33K", "1.2M". */
+export function tinySize(bytes: number): string {
+  if (bytes < 1000) return String(bytes);
+  const kib = bytes / 1024;
+  if (kib < 999.5) return `${kib < 9.95 ? Number(kib.toFixed(1)) : Math.round(kib)}K`;
+  const mib = kib / 1024;
+  return `${mib < 99.5 ? mib.toFixed(1) : Math.round(mib)}M`;
+}
+
+/** Adjacent segments with the same kind and owners, as one row. */
+export interface SegmentGroup {
+  start: number;
+  end: number;
+  kind: string;
+  text: string;
+  overlap: boolean;
+  first: number; // index of the lowest segment
+  count: number;
+}
+
+/** The segments of a core, lowest first. If `join` is set, adjacent ones that are alike are one row. */
+export function segmentGroups(segments: readonly SegmentRow[], join: boolean): SegmentGroup[] {
+  const groups: SegmentGroup[] = [];
+  segments.forEach((segment, index) => {
+    const text = segmentText(segment);
+    const last = groups[groups.length - 1];
+    if (join && last && last.kind === segment.kind && last.text === text) {
+      last.end = segment.end;
+      last.count++;
+      return;
+    }
+    const { start, end, kind } = segment;
+    groups.push({ start, end, kind, text, overlap: overlaps(segment), first: index, count: 1 });
+  });
+  return groups;
+}
+
 /** Notes under the grid: cores that are switched off or reserved, unknown parts, where sizes come from. */
 export function gridNotes(cores: Cores): string[] {
   const notes: string[] = [];

@@ -3,12 +3,13 @@
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import type { ReportSite, ReportStacks } from "../documents";
 import { usePageColours, usePaint, useSize } from "./canvas";
+import { Check } from "./check_box";
 import { boxAt, buildFlameTree, dominantOps, layoutFlame, rollUp } from "./flame_layout";
 import type { FlameColouring } from "./flame_paint";
 import { outlineBox, paintFlame, ROW_PIXELS } from "./flame_paint";
 import type { FlameKey } from "./flame_search";
 import { frameLabel, neighbour, pathTo, sameNode, searchFlame, sitesOf, typeWords } from "./flame_search";
-import { complete, exact, grouped, percent, plural, signed } from "./format";
+import { complete, exact, grouped, human, percent, plural, signed } from "./format";
 import { ToolTip } from "./tool_tip";
 
 export interface FlameGraphProps {
@@ -78,13 +79,14 @@ export function FlameGraph(props: FlameGraphProps) {
   const ops = useMemo(() => dominantOps(tree, sums.weight), [tree, sums]);
   const found = useMemo(() => (text.trim() ? searchFlame(tree, sums.net, text) : null), [tree, sums, text]);
   const boxes = useMemo(() => layoutFlame(tree, sums.weight, focus, width), [tree, sums, focus, width]);
+  const brief = unit === "bytes" ? (differential ? signed : human) : grouped;
   const colouring: FlameColouring = differential ? "change" : colourBy;
   const height = boxes.rows * ROW_PIXELS;
   const size = { width, height, ratio };
   usePaint(
     canvas,
     size,
-    (context) => paintFlame(context, { tree, sums, boxes, ops, focus, hit: found?.hit ?? null, colouring }, colours),
+    (context) => paintFlame(context, { tree, sums, boxes, ops, focus, hit: found?.hit ?? null, colouring, brief }, colours),
     [boxes, sums, ops, found, colouring, colours],
   );
 
@@ -155,6 +157,7 @@ export function FlameGraph(props: FlameGraphProps) {
     else if (event.key === "Escape") zoom(0);
     else return;
     event.preventDefault();
+    event.stopPropagation();
   };
   const scrollTo = (row: number) => {
     const box = place.current?.parentElement;
@@ -243,21 +246,6 @@ export function FlameGraph(props: FlameGraphProps) {
         </div>
       </div>
     </div>
-  );
-}
-
-interface CheckProps {
-  label: string;
-  checked: boolean;
-  onChange: (checked: boolean) => void;
-}
-
-export function Check({ label, checked, onChange }: CheckProps) {
-  return (
-    <label class="part-choice">
-      <input type="checkbox" checked={checked} onChange={(event) => onChange(event.currentTarget.checked)} />
-      {label}
-    </label>
   );
 }
 

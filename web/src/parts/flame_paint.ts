@@ -23,6 +23,7 @@ export interface FlamePicture {
   focus: number; // node that is zoomed to
   hit: Uint8Array | null; // nodes of a search
   colouring: FlameColouring;
+  brief: (value: number) => string; // writes the sum of a box
 }
 
 /** The colour of a node. Frames are paler than operations, so that the operations stand out. */
@@ -86,10 +87,20 @@ export function paintFlame(
       context.fillRect(x, y + ROW_PIXELS - 3, width, 2);
     }
     if (width < TEXT_PIXELS) continue;
-    const label = fitter.texts.fit(frameLabel(tree.names[tree.name[node]], tree.type[node]), width - 8);
-    if (label === "") continue;
-    context.fillStyle = above || dim ? colours.soft : css(inkOn(colour));
-    context.fillText(label, x + 4, y + (ROW_PIXELS - 1) / 2 + 0.5);
+    const label = frameLabel(tree.names[tree.name[node]], tree.type[node]);
+    const shown = fitter.texts.fit(label, width - 8);
+    if (shown === "") continue;
+    const ink = above || dim ? colours.soft : css(inkOn(colour));
+    const middle = y + (ROW_PIXELS - 1) / 2 + 0.5;
+    context.fillStyle = ink;
+    context.fillText(shown, x + 4, middle);
+    if (shown !== label) continue;
+    const sum = picture.brief(picture.sums.net[node]);
+    const place = width - fitter.texts.width(sum) - 6;
+    if (place < fitter.texts.width(label) + 24) continue;
+    context.globalAlpha = 0.65;
+    context.fillText(sum, x + place, middle);
+    context.globalAlpha = 1;
   }
 }
 

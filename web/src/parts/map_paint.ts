@@ -29,6 +29,8 @@ const BOTTOM_PIXELS = 24;
 const TOP_PIXELS = 6;
 const BANK_PIXELS = 128; // the bank at the moment, right of the plot
 const BAR_PIXELS = 16;
+/** How strong the colour of programs is. */
+export const REACH_STRENGTH = 0.42;
 
 export function plotOf(width: number, height: number, withBank: boolean): Plot {
   const right = withBank ? BANK_PIXELS : 10;
@@ -88,7 +90,7 @@ function paintReach(
   context.clip();
   const line = new Path2D();
   const bottom = plot.top + plot.height;
-  context.fillStyle = css(mix(parseColour(colours.panel), colour, 0.42));
+  context.fillStyle = css(mix(parseColour(colours.panel), colour, REACH_STRENGTH));
   for (let x = 0; x < tops.length; ) {
     let end = x + 1;
     while (end < tops.length && (tops[end] === tops[x] || (Number.isNaN(tops[end]) && Number.isNaN(tops[x])))) end++;
