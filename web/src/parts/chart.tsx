@@ -107,8 +107,9 @@ function create(host: HTMLElement, latest: { current: ChartProps }): uPlot {
   const bands: uPlot.Band[] = [];
   data.lines.forEach((line, i) => {
     const shared = { paths: stepped, points: { show: false }, spanGaps: false };
-    series.push({ ...shared, stroke: line.colour, width: 1.25, fill: line.fill ? translucent(line.colour, 0.13) : undefined });
-    series.push({ ...shared, stroke: translucent(line.colour, 0.45), width: 0.75 });
+    series.push({ ...shared, stroke: line.colour, width: 1.25 });
+    // uPlot fills a band instead of its upper line, so the area below is that of the lower line.
+    series.push({ ...shared, stroke: translucent(line.colour, 0.45), width: 0.75, fill: line.fill ? translucent(line.colour, 0.15) : undefined });
     bands.push({ series: [2 * i + 1, 2 * i + 2], fill: translucent(line.colour, 0.22) });
   });
   const grid = { stroke: cssValue("--line"), width: 1 };
@@ -168,8 +169,8 @@ function drawMarks(plot: uPlot, { capacity, dots = [], from, until, unit }: Char
     ctx.stroke();
     ctx.setLineDash([]);
     ctx.font = `${11 * ratio}px ${cssValue("--sans")}`;
-    ctx.textAlign = "right";
-    ctx.fillText(`capacity ${valueText(capacity, unit)}`, bbox.left + bbox.width - 4 * ratio, y + 13 * ratio);
+    ctx.textAlign = "left";
+    ctx.fillText(`capacity ${valueText(capacity, unit)}`, bbox.left + 6 * ratio, y + 13 * ratio);
   }
   for (const dot of dots) {
     if (dot.time < from || dot.time > until) continue;

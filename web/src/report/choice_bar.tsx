@@ -76,7 +76,7 @@ function Snapped({ view }: { view: View }) {
   const off = Math.max(Math.abs(state.from - from), Math.abs(state.until - until));
   const title =
     sums === null
-      ? "This chip group has no sums over time."
+      ? (view.noSums ?? "Decoding…")
       : `Snapped to ${window ? "edges" : "the edge"} at ${moment(from, 1e3)}${window ? ` and ${moment(until, 1e3)}` : ""}; there are ${plural(sums.edges.length, "edge")}. Chosen: ${moment(state.from, 1e3)}${window ? ` to ${moment(state.until, 1e3)}` : ""}.`;
   return (
     <div class="snapped" title={title} aria-live="polite">

@@ -42,7 +42,7 @@ export function FlameSection({ view }: { view: View }) {
     ["live", window ? "Live at the end of the window" : "Live at the moment"], ["peak", "At the peak"], ["end", "Left at the end"],
     ["churn", window ? "Allocated in the window" : "Allocated in the run"], ["change", window ? "Change in the window" : "Change in the run"],
   ];
-  if (group.windows === null) return <p class="empty">This chip group has no sums over time; the report has them for other groups.</p>;
+  if (view.noSums !== null) return <p class="empty">{view.noSums}</p>;
   return (
     <>
       <div class="toolbar">

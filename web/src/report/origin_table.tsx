@@ -96,7 +96,7 @@ export function OriginTable({ view }: { view: View }) {
         onChoose={(row) =>
           change({ only: state.only?.by === state.by && state.only.key === row.key ? null : { by: state.by, key: row.key } })
         }
-        empty={amounts === null ? "This chip group has no sums over time." : "Nothing was live at this moment that passes the filters."}
+        empty={view.noSums ?? (amounts === null ? "Decoding…" : "Nothing was live at this moment that passes the filters.")}
         note={`${short(total)} live in all rows, per chip`}
       />
     </>

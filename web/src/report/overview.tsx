@@ -161,12 +161,18 @@ function Facts({ report }: { report: Report }) {
   const complete = losses.lost === 0 && losses.gaps.length === 0 && losses.problems.length === 0 && losses.uncertain.length === 0;
   return (
     <div class="card facts">
-      <h2>Run</h2>
+      <h2>
+        Run{" "}
+        <span class={complete && losses.finished ? "complete good" : "complete warn"}>
+          {complete ? "Complete: no records were lost." : lossWords(report)}
+          {!losses.finished && " The recording was not finished: its end is missing."}
+        </span>
+      </h2>
       <dl>
         {report.facts.map((fact) => (
           <div key={fact.label}>
             <dt>{fact.label}</dt>
-            <dd>{fact.value}</dd>
+            <dd title={fact.value}>{fact.value}</dd>
           </div>
         ))}
         <div>
@@ -176,10 +182,6 @@ function Facts({ report }: { report: Report }) {
           </dd>
         </div>
       </dl>
-      <p class={complete && losses.finished ? "complete good" : "complete warn"}>
-        {complete ? "Complete: no records were lost." : lossWords(report)}
-        {!losses.finished && " The recording was not finished: its end is missing."}
-      </p>
     </div>
   );
 }

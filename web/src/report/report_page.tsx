@@ -43,11 +43,15 @@ export function ReportPage({ report, load = embeddedSection }: ReportPageProps) 
 
   const group = report.groups[state.group];
   const windows = group?.windows ?? null;
-  const { value: loaded } = useAsync(windows, async () => {
+  const { value: loaded, error } = useAsync(windows, async () => {
     const columns = await sections.columns(windows ?? "");
     return { windows, sums: new WindowSums(columns, report.sites.length) };
   });
   const sums = loaded !== null && loaded.windows === windows ? loaded.sums : null;
+  const noSums =
+    windows === null
+      ? "The report has no call sites over time for this chip group. Choose another group, or see what made its peak above."
+      : error === null ? null : `The sums over time cannot be shown: ${error}`;
   const edges = useMemo(
     () => (sums === null ? ([0, 0] as const) : sums.snap(state.from, state.until)),
     [sums, state.from, state.until],
@@ -59,7 +63,7 @@ export function ReportPage({ report, load = embeddedSection }: ReportPageProps) 
   );
   if (group === undefined) return <Empty report={report} />;
   const view: View = {
-    report, sections, state, change, group, sums, edges, amounts, mask,
+    report, sections, state, change, group, sums, noSums, edges, amounts, mask,
     from: sums === null ? state.from : sums.edges[edges[0]],
     until: sums === null ? state.until : sums.edges[edges[1]],
     window: isWindow(state),
@@ -87,7 +91,7 @@ function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHel
           <h1 title={report.title}>{report.title}</h1>
           {report.confidential && <span class="tag">confidential</span>}
           <nav aria-label="Parts of the report">
-            {PARTS.map(([id, title]) => (
+            {PARTS.filter(([id]) => id !== "sizing" || hasSizing(report)).map(([id, title]) => (
               <button type="button" key={id} onClick={() => go(id)}>{title}</button>
             ))}
           </nav>
@@ -108,7 +112,7 @@ function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHel
         <Part id="cores" title="L1 of the cores"><CoresSection view={view} /></Part>
         <Part id="failures" title="Failed allocations"><Failures view={view} /></Part>
         <Part id="leaks" title="Leaks"><LeaksSection view={view} /></Part>
-        <Part id="sizing" title="Sizing advice"><Sizing report={report} /></Part>
+        {hasSizing(report) && <Part id="sizing" title="Sizing advice"><Sizing report={report} /></Part>}
         <Part id="statistics" title="Statistics of the whole run"><Statistics view={view} /></Part>
         <Part id="phases" title="Phases"><Phases view={view} /></Part>
         <Part id="losses" title="Losses and completeness"><Losses view={view} /></Part>
@@ -146,6 +150,10 @@ function Part({ id, title, hint, children }: { id: string; title: string; hint?:
       {near && children}
     </section>
   );
+}
+
+function hasSizing(report: Report): boolean {
+  return (report.sizing ?? []).length > 0;
 }
 
 function Empty({ report }: { report: Report }) {

@@ -19,8 +19,8 @@ import type { View } from "./view";
 import { clampView, zoomed } from "./zoom";
 import { panelWords } from "./words";
 
-const HEIGHTS: Record<string, number> = { dram: 140, l1: 150 };
-const SMALL = 80;
+const HEIGHTS: Record<string, number> = { dram: 120, l1: 140 };
+const SMALL = 62;
 const PANEL_POOLS: Record<string, string> = { l1_buffers: "l1" };
 
 interface Drag {
@@ -152,7 +152,7 @@ export function Timeline({ view }: { view: View }) {
               ) : (
                 <Chart
                   data={charts[i]} from={from} until={until} width={width} height={HEIGHTS[panel.name] ?? SMALL}
-                  unit={panel.unit} capacity={panel.name === "free" ? null : panel.capacity} dots={dots[i]} gaps={gaps}
+                  unit={panel.unit} capacity={panel.name.startsWith("largest_free") ? null : panel.capacity} dots={dots[i]} gaps={gaps}
                 />
               )}
             </div>
@@ -183,7 +183,7 @@ function PanelLegend({ panel, colours }: { panel: Panel; colours: string[] }) {
   const single = panel.series.length === 1;
   return (
     <div class="panel-legend">
-      <b>{panelWords(panel.name)}</b>
+      <b>{single ? panel.series[0].label : panelWords(panel.name)}</b>
       {panel.series.map((series, i) => (
         <span key={series.name}>
           <i style={{ background: colours[i] }} />

@@ -18,9 +18,11 @@ export interface Panel {
 export function panelsOf(group: ReportGroup): Panel[] {
   const panels = new Map<string, Panel>();
   for (const series of group.series) {
-    const panel = panels.get(series.panel);
+    // Free blocks of DRAM and of L1 differ too much for one axis.
+    const key = series.panel === "free" ? series.name : series.panel;
+    const panel = panels.get(key);
     if (panel === undefined) {
-      panels.set(series.panel, { name: series.panel, series: [series], unit: series.unit, capacity: series.capacity });
+      panels.set(key, { name: key, series: [series], unit: series.unit, capacity: series.capacity });
     } else {
       panel.series.push(series);
       panel.capacity ??= series.capacity;

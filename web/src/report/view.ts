@@ -13,6 +13,8 @@ export interface View {
   group: ReportGroup;
   /** Null until the section is decoded, or if the group has none. */
   sums: WindowSums | null;
+  /** Why there are no sums; null if there are, or if they are being decoded. */
+  noSums: string | null;
   /** The edges that the choice was snapped to, and their times. */
   edges: EdgeRange;
   from: number;

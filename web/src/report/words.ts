@@ -6,7 +6,7 @@ const POOLS: Record<string, string> = {
   system: "The runtime's own",
 };
 const PANELS: Record<string, string> = {
-  dram: "DRAM per chip", l1: "L1 per chip", programs: "Cached programs per chip, which take turns in L1", free: "Largest free block in one bank", events: "Events per second",
+  dram: "DRAM per chip", l1: "L1 per chip", programs: "Cached programs per chip", events: "Events per second",
   host: "Host memory",
 };
 
