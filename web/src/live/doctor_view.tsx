@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The findings of `ttmem doctor`, the worst first. `ttmem web` runs the checks on its machine. */
 import type { Doctor, FindingRow } from "../documents";
+import { plural } from "../parts/format";
 import { useDocument } from "./live_data";
 import { clock } from "./time_charts";
 import { found, type ViewProps } from "./view_props";
@@ -20,7 +21,7 @@ export function DoctorView({ text }: ViewProps) {
       <h2>
         {verdict.broken > 0 ? "Something is broken" : verdict.warning > 0 ? "Nothing is broken" : "All checks passed"}{" "}
         <span>
-          {verdict.broken} broken, {verdict.warning} warnings, {verdict.unknown} could not be checked, {verdict.ok} passed; checked at{" "}
+          {verdict.broken} broken, {plural(verdict.warning, "warning")}, {verdict.unknown} could not be checked, {verdict.ok} passed; checked at{" "}
           {clock(Date.parse(data.time) / 1000)}
         </span>
       </h2>

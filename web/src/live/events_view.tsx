@@ -22,6 +22,7 @@ interface Events {
   left_out: number;
 }
 
+const COUNTS = ["Viewed", "Audited"]; // what allocators count, not what a program does: hidden at first
 const KEPT = 2000;
 const SHOWN = 250;
 const ASK_MS = 500;
@@ -32,7 +33,7 @@ export function EventsView({ text, names, snapshot }: ViewProps) {
   const [missed, setMissed] = useState(0);
   const [error, setError] = useState<string | null>(null);
   const [still, setStill] = useState(false);
-  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
+  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set(COUNTS));
   const stillNow = useRef(still);
   stillNow.current = still;
   useEffect(() => {
@@ -62,7 +63,7 @@ export function EventsView({ text, names, snapshot }: ViewProps) {
     };
   }, [poller]);
   const types = [...new Set(events.map((one) => one.event))].sort();
-  const shown = events.filter((one) => !hidden.has(one.event) && found(text, one.event, one.pid, words(one, names)));
+  const shown = together(events.filter((one) => !hidden.has(one.event) && found(text, one.event, one.pid, words(one, names))));
   const toggle = (type: string) => setHidden(new Set(hidden.has(type) ? [...hidden].filter((one) => one !== type) : [...hidden, type]));
   return (
     <section class="panel">
@@ -99,8 +100,8 @@ export function EventsView({ text, names, snapshot }: ViewProps) {
             </tr>
           </thead>
           <tbody>
-            {shown.slice(0, SHOWN).map((one, place) => (
-              <tr key={`${one.time} ${events.length - place}`}>
+            {shown.slice(0, SHOWN).map(({ event: one, times }, place) => (
+              <tr key={`${one.time} ${shown.length - place}`}>
                 <td>{clock(one.time)}.{String(Math.floor((one.time % 1) * 1000)).padStart(3, "0")}</td>
                 <td>
                   <span class={`mark ${one.event}`}>{one.event}</span>
@@ -110,7 +111,10 @@ export function EventsView({ text, names, snapshot }: ViewProps) {
                 <td class="right" title={typeof one.size === "number" ? bytesOf(one.size) : ""}>
                   {typeof one.size === "number" ? short(one.size) : ""}
                 </td>
-                <td class="wide">{words(one, names)}</td>
+                <td class="wide">
+                  {times > 1 && <b>{times} devices </b>}
+                  {words(one, names)}
+                </td>
               </tr>
             ))}
           </tbody>
@@ -119,6 +123,18 @@ export function EventsView({ text, names, snapshot }: ViewProps) {
       {shown.length > SHOWN && <p class="live-soft">The newest {SHOWN} of {grouped(shown.length)} are shown.</p>}
     </section>
   );
+}
+
+/** Neighbouring events that differ only in their device are one row: a process reports them for each of its chips. */
+export function together(events: readonly LiveEvent[]): { event: LiveEvent; times: number }[] {
+  const rows: { event: LiveEvent; times: number; text: string }[] = [];
+  for (const event of events) {
+    const text = JSON.stringify({ ...event, device: 0, chip: null, allocator: 0, ident: 0, time: Math.floor(event.time * 100) });
+    const last = rows[rows.length - 1];
+    if (last !== undefined && last.text === text && event.event !== "Allocated" && event.event !== "Freed") last.times += 1;
+    else rows.push({ event, times: 1, text });
+  }
+  return rows;
 }
 
 const COLUMNS = new Set(["time", "event", "pid", "user_id", "kind", "size", "tag", "chip", "chips", "device", "devices", "text", "name"]);

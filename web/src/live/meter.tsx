@@ -25,12 +25,12 @@ export function Meter({ label, parts, used, capacity, peak = null, title }: Mete
   const share = used !== null && whole > 0 ? used / whole : null;
   const words = title ?? `${label}: ${bytesOf(used)} of ${bytesOf(capacity)}${peak === null ? "" : `, peak ${bytesOf(peak)}`}`;
   return (
-    <div class="meter" title={words}>
-      <span class="meter-label">{label}</span>
-      <span class="meter-value">
+    <div class="gauge" title={words}>
+      <span class="gauge-label">{label}</span>
+      <span class="gauge-value">
         {short(used)} <span>{share === null ? "" : percent(share)}</span>
       </span>
-      <span class={`meter-bar${share !== null && share > 0.95 ? " full" : ""}`}>
+      <span class={`gauge-bar${share !== null && share > 0.95 ? " full" : ""}`}>
         {whole > 0 &&
           parts.map((part) => (
             <i

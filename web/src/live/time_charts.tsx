@@ -37,9 +37,9 @@ interface SeriesLook {
 const LOOK: Record<SeriesName, SeriesLook> = {
   dram_taken: { label: "DRAM reserved, per chip", unit: "bytes", suffix: "", kind: "dram" },
   l1_at_once: { label: "L1 in use at one time, all cores of a chip", unit: "bytes", suffix: "", kind: "l1" },
-  temperature_c: { label: "Temperature", unit: "count", suffix: " °C", kind: "cb" },
-  power_w: { label: "Power", unit: "count", suffix: " W", kind: "kernel" },
-  aiclk_mhz: { label: "AICLK", unit: "count", suffix: " MHz", kind: "trace" },
+  temperature_c: { label: "Temperature, °C", unit: "count", suffix: " °C", kind: "cb" },
+  power_w: { label: "Power, W", unit: "count", suffix: " W", kind: "kernel" },
+  aiclk_mhz: { label: "AICLK, MHz", unit: "count", suffix: " MHz", kind: "trace" },
 };
 
 export function TimeCharts(props: ViewProps & { series: readonly SeriesName[]; height: number }) {
