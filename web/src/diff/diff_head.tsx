@@ -5,6 +5,8 @@ import { bytesOf, grouped, moment, percent, plural, short } from "../parts/forma
 import { Table } from "../parts/table";
 import type { Side } from "./align";
 
+const LEFT_OUT = ["board", "boards", "chips", "processes", "recorded with", "reported by"];
+
 export function DiffHead({ diff }: { diff: DiffReport }) {
   const { headline, same, exceeded } = diff.diff;
   const status = exceeded.length > 0 ? "out_of_memory" : same ? "fits" : "leaks";
@@ -20,41 +22,55 @@ export function DiffHead({ diff }: { diff: DiffReport }) {
         </div>
       </div>
       <div class="diff-sides">
-        <SideCard diff={diff} side="old" />
-        <SideCard diff={diff} side="new" />
+        <Runs diff={diff} />
         <Figures diff={diff} />
       </div>
     </section>
   );
 }
 
-function SideCard({ diff, side }: { diff: DiffReport; side: Side }) {
+/** What is known of both runs, side by side. Values that differ stand out. */
+function Runs({ diff }: { diff: DiffReport }) {
+  const [old, next] = [factsOf(diff, "old"), factsOf(diff, "new")];
+  const labels = [...new Set([...old.keys(), ...next.keys()])];
+  return (
+    <div class="card diff-runs">
+      <h2>Runs</h2>
+      <table>
+        <thead>
+          <tr>
+            <th />
+            <th>Old</th>
+            <th>New</th>
+          </tr>
+        </thead>
+        <tbody>
+          {labels.map((label) => (
+            <tr key={label} class={old.get(label) === next.get(label) ? "same" : ""}>
+              <th>{label}</th>
+              <td>{old.get(label) ?? "not known"}</td>
+              <td>{next.get(label) ?? "not known"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function factsOf(diff: DiffReport, side: Side): Map<string, string> {
   const compared: DiffSide = diff.diff[side];
   const own = diff[side];
   const boards = Object.entries(compared.boards).map(([board, count]) => (count > 1 ? `${count} x ${board}` : board));
-  const facts: [string, string][] = [
+  const facts = new Map<string, string>([
+    ["result", own.verdict.lines[0] ?? ""],
     ["file", compared.file],
     ["compared", `${compared.moment}, ${moment(own.moment_ns, 1e3)} after the begin`],
     ["boards", boards.join(", ") || "not known"],
-    ...own.facts.filter((fact) => fact.label !== "board" && fact.label !== "boards").map((fact): [string, string] => [fact.label, fact.value]),
-  ];
-  return (
-    <div class="card facts">
-      <h2>{side === "old" ? "Old" : "New"}</h2>
-      <p class={own.verdict.status === "out_of_memory" ? "bad" : ""}>{own.verdict.lines[0]}</p>
-      <dl>
-        {facts.map(([label, value]) => (
-          <div key={label}>
-            <dt>{label}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
-      {compared.incomplete.map((reason) => (
-        <p key={reason} class="warn">Incomplete: {reason}</p>
-      ))}
-    </div>
-  );
+  ]);
+  for (const fact of own.facts) if (!LEFT_OUT.includes(fact.label)) facts.set(fact.label, fact.value);
+  if (compared.incomplete.length > 0) facts.set("incomplete", compared.incomplete.join("; "));
+  return facts;
 }
 
 function Figures({ diff }: { diff: DiffReport }) {

@@ -7,7 +7,7 @@ import { embeddedSection } from "../data/embedded";
 import { WindowSums } from "../data/window_sums";
 import type { DiffReport, ReportGroup } from "../documents";
 import { FlameGraph } from "../parts/flame_graph";
-import { moment, plural } from "../parts/format";
+import { moment } from "../parts/format";
 import { toggleTheme } from "../parts/theme";
 import { useAsync } from "../parts/use_async";
 import { poolNote, poolWords } from "../report/words";
@@ -92,12 +92,16 @@ export function DiffPage({ diff }: { diff: DiffReport }) {
   const error = old.error ?? next.error;
   const note = poolNote(pool);
   return (
-    <div class="diff-page">
-      <header class="diff-bar">
-        <h1>{diff.title}</h1>
-        <button type="button" class="quiet" onClick={toggleTheme}>Light or dark</button>
+    <>
+      <header class="top">
+        <div class="top-row">
+          <span class="brand">ttmem</span>
+          <h1 title={diff.title}>{diff.title}</h1>
+          <span class="diff-space" />
+          <button type="button" class="icon" aria-label="Light or dark" title="Light or dark" onClick={toggleTheme}>◐</button>
+        </div>
       </header>
-      <main>
+      <main class="diff-page">
         <DiffHead diff={diff} />
         {error !== null && <p class="problem">A part of the page cannot be shown: {error}</p>}
         <section class="card" aria-label="Timelines">
@@ -113,8 +117,9 @@ export function DiffPage({ diff }: { diff: DiffReport }) {
                 options={Object.fromEntries(pairs.map((one, i) => [i, one.name]))}
               />
             )}
-            <span class="soft">
-              {groups.name}, per chip. Each line has a bucket's highest value; a bucket is {plural(1, "pixel")} or more.
+            <span class="hint">
+              {groups.name}. Click for a moment: the flame graph and the call sites below follow.
+              {aligned === "phase" && " A phase has the same length in both runs: that of the slower one."}
             </span>
           </div>
           <DiffTimeline
@@ -123,9 +128,9 @@ export function DiffPage({ diff }: { diff: DiffReport }) {
           />
         </section>
         <section class="card" aria-label="Changes of call sites">
-          <div class="diff-tools sticky">
+          <div class="diff-tools">
             <h2>What changed</h2>
-            <div class="tabs" role="group" aria-label="Pool">
+            <div class="segmented" role="group" aria-label="Pool">
               {pools.map((name) => (
                 <button type="button" key={name} aria-pressed={name === pool} onClick={() => setPool(name)}>
                   {poolWords(name)}
@@ -157,9 +162,9 @@ export function DiffPage({ diff }: { diff: DiffReport }) {
         </section>
         <ChangedRows diff={diff} onChoose={(chosen, name) => { setPool(name); setOnly(chosen); }} />
         <Lives diff={diff} />
+        <footer>Made by ttmem {diff.ttmem}, {diff.made}. Sizes are those on one chip unless they say otherwise.</footer>
       </main>
-      <footer class="note">ttmem {diff.ttmem}, made {diff.made}</footer>
-    </div>
+    </>
   );
 }
 

@@ -29,7 +29,7 @@ export function CallSiteChanges({ diff, old, new: next, mask, unit, onChoose }: 
     <>
       <div class="diff-tools">
         <h3>Call sites at this moment, per chip</h3>
-        <div class="tabs" role="group" aria-label="Group by">
+        <div class="segmented" role="group" aria-label="Group by">
           {Object.entries(BY).map(([key, words]) => (
             <button type="button" key={key} aria-pressed={key === by} onClick={() => setBy(key as keyof typeof BY)}>
               by {words.toLowerCase()}

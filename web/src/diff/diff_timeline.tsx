@@ -11,7 +11,7 @@ import { css, inkOn, kindColour, NameColours } from "../parts/colours";
 import { exact, moment } from "../parts/format";
 import { ToolTip } from "../parts/tool_tip";
 import type { Panel } from "../report/timeline_data";
-import { panelsOf } from "../report/timeline_data";
+import { panelsOf, seriesColour } from "../report/timeline_data";
 import { panelWords } from "../report/words";
 import type { Alignment, Side } from "./align";
 import type { Band } from "./diff_data";
@@ -20,7 +20,7 @@ import { BUCKETS, resampled } from "./diff_data";
 const HEIGHT = 130;
 const LANE = 20;
 const SIDES: readonly Side[] = ["old", "new"];
-const SHOWN_PANELS = ["dram", "l1", "largest_free", "events"];
+const LEFT_OUT = ["events", "host"]; // they say more about the machine than about the change
 const KEY_STEPS = 200;
 
 export interface DiffTimelineProps {
@@ -68,23 +68,22 @@ export function DiffTimeline(props: DiffTimelineProps) {
           ],
         },
       });
-    const kind = (name: string) => css(kindColour({ l1_buffers: "l1", programs: "cb" }[name] ?? name, colours.theme));
     if (chosen !== null) {
       put({ name: "chosen", unit: "bytes", capacity: null }, "Chosen call sites, live per chip", chosen.label, chosen, css(kindColour("kernel", colours.theme)));
     }
     const base = groups.new ?? groups.old;
     for (const panel of base === null ? [] : panelsOf(base)) {
-      if (!SHOWN_PANELS.includes(panel.name)) continue;
-      for (const series of panel.series) {
+      if (LEFT_OUT.includes(panel.name)) continue;
+      panel.series.forEach((series, i) => {
         const bands = (side: Side) => {
           const data = columns[side];
           return data === null ? resampled({}, "", 1, side, alignment) : resampled(data, series.name, Math.max(1, diff[side].length_ns), side, alignment);
         };
         const pair = { old: bands("old"), new: bands("new") };
-        if (Math.max(...pair.old.high, ...pair.new.high) <= 0) continue;
+        if (Math.max(...pair.old.high, ...pair.new.high) <= 0) return;
         const capacity = series.capacity ?? (panel.series.length === 1 ? panel.capacity : null);
-        put({ name: panel.name, unit: panel.unit, capacity }, panelWords(panel.name), panel.series.length > 1 ? series.label : "", pair, kind(series.name));
-      }
+        put({ name: panel.name, unit: panel.unit, capacity }, panelWords(panel.name), panel.series.length > 1 ? series.label : "", pair, css(seriesColour(series, i, colours.theme)));
+      });
     }
     return found;
   }, [diff, groups.old, groups.new, columns.old, columns.new, alignment, chosen, colours.theme]);
