@@ -103,15 +103,23 @@ class Thin {
         change(sums, this.until[i], -this.part[i], this.colour[i]);
       }
       let [part, red, green, blue] = [0, 0, 0, 0];
-      for (let p = first; p < last; p++) {
-        part += sums[4 * p];
-        red += sums[4 * p + 1];
-        green += sums[4 * p + 2];
-        blue += sums[4 * p + 3];
-        if (part > 1e-9) {
-          const at = line * lineStep + p * step;
-          pixels[at] = over(pixels[at], red / part, green / part, blue / part, Math.min(1, Math.max(LEAST_ALPHA, part)));
+      let below = -1; // a pixel, and what it became: most neighbours are alike
+      let blended = 0;
+      for (let p = first, at = line * lineStep + first * step; p < last; p++, at += step) {
+        const sum = 4 * p;
+        if (sums[sum] !== 0 || sums[sum + 1] !== 0 || sums[sum + 2] !== 0 || sums[sum + 3] !== 0) {
+          part += sums[sum];
+          red += sums[sum + 1];
+          green += sums[sum + 2];
+          blue += sums[sum + 3];
+          below = -1;
         }
+        if (part <= 1e-9) continue;
+        if (pixels[at] !== below) {
+          below = pixels[at];
+          blended = over(below, red / part, green / part, blue / part, Math.min(1, Math.max(LEAST_ALPHA, part)));
+        }
+        pixels[at] = blended;
       }
       sums.fill(0, 4 * first, 4 * (last + 1));
     }
@@ -127,14 +135,11 @@ function change(sums: Float64Array, at: number, part: number, colour: Colour): v
 
 /** A pixel of a picture (blue, green, red from the top byte down) under a colour. */
 function over(pixel: number, red: number, green: number, blue: number, alpha: number): number {
-  const one = (below: number, above: number) => Math.min(255, Math.max(0, below + (above - below) * alpha)) & 255;
-  return (
-    (0xff000000 |
-      (one((pixel >> 16) & 255, blue) << 16) |
-      (one((pixel >> 8) & 255, green) << 8) |
-      one(pixel & 255, red)) >>>
-    0
-  );
+  const rest = 1 - alpha;
+  const r = Math.min(255, Math.max(0, (pixel & 255) * rest + red * alpha)) | 0;
+  const g = Math.min(255, Math.max(0, ((pixel >> 8) & 255) * rest + green * alpha)) | 0;
+  const b = Math.min(255, Math.max(0, ((pixel >> 16) & 255) * rest + blue * alpha)) | 0;
+  return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 }
 
 /** A colour as a pixel of a picture, on a machine with the low byte first. */
