@@ -19,10 +19,10 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from ttmem.cli import CommandError, UsageError, complain
-from ttmem.cli.options import add_socket, api_socket
-from ttmem.pages.html_page import BundleMissing, load_bundle
+from ttmem.cli.options import LOOPBACK, add_address, add_socket, api_socket
+from ttmem.pages.html_page import Bundle, BundleMissing, load_bundle
 from ttmem.pages.web_live import LiveContent
-from ttmem.pages.web_server import DEFAULT_PORT, LOOPBACK, Content, WebError, WebServer, listen, ssh_command
+from ttmem.pages.web_server import Content, WebError, WebServer, listen, ssh_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,25 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_socket(parser)
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)  # for tests: files of a machine
-
-
-def add_address(parser: argparse.ArgumentParser) -> None:
-    """Also for `ttmem demo --web`."""
-    parser.add_argument(
-        "--port", metavar="N", type=_port, default=DEFAULT_PORT,
-        help=f"TCP port, 0 for any free one (default: {DEFAULT_PORT})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--host", metavar="ADDRESS", default=LOOPBACK,
-        help=f"address to listen on (default: {LOOPBACK}, which only this machine reaches)",
-    )  # fmt: skip
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
-    return int(text)
 
 
 def _url(text: str) -> str:
@@ -81,25 +62,33 @@ def serve(
     root: str = "/",
     ended: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Serve the live page until a signal comes, or ``ended`` is true."""
+    """Serve the live page until a signal comes, or ``ended`` is true. Also for `ttmem demo --web`."""
+
+    def content(found: Bundle, ssh: str | None) -> Content:
+        return LiveContent(found, api, user=_user(), ssh=ssh, root=root)
+
+    return _serve(content, args, public_url, ended)
+
+
+def _serve(
+    content: Callable[[Bundle, str | None], Content],
+    args: argparse.Namespace,
+    public_url: str | None,
+    ended: Callable[[], bool] = lambda: False,
+) -> int:
+    """Listen, print the address, and serve."""
     try:
         found = load_bundle()
         sock = listen(args.host, args.port)
     except (BundleMissing, WebError) as error:
         raise CommandError(str(error)) from None
-    port = sock.getsockname()[1]
-    ssh = ssh_command(port) if args.host == LOOPBACK else None
-    return _run(LiveContent(found, api, user=_user(), ssh=ssh, root=root), sock, args, public_url, ended)
-
-
-def _run(content: Content, sock, args: argparse.Namespace, public_url: str | None, ended: Callable[[], bool]) -> int:
-    server = WebServer(content, sock, host=args.host, public_url=public_url)
+    ssh = ssh_command(sock.getsockname()[1]) if args.host == LOOPBACK else None
+    server = WebServer(content(found, ssh), sock, host=args.host, public_url=public_url)
 
     def ready() -> None:
         print(f"Open {server.url}", flush=True)
-        if server.address.loopback and public_url is None:
-            print(f"From another machine: {ssh_command(server.address.port)}", flush=True)
-            print("and open the same address there.", flush=True)
+        if ssh is not None and public_url is None:
+            print(f"From another machine: {ssh}, then open the same address there", flush=True)
         elif not server.address.loopback and not server.url.startswith("https:"):
             complain("ttmem web: the address is not encrypted; anyone on the way can read the token and the page")
         if args.open:

@@ -18,8 +18,6 @@ from ttmem.pages.web_access import Access, new_token
 from ttmem.pages.web_shell import refused_page
 from ttmem.server.http_server import HttpError, HttpServer, Request, Response
 
-DEFAULT_PORT = 8899
-LOOPBACK = "127.0.0.1"
 _MOST_CONNECTIONS = 128  # half of them for the pages, because they count as those of one user
 _TICK_SECONDS = 0.5
 HEADERS = (
@@ -91,7 +89,7 @@ def ssh_command(port: int) -> str:
         user = f"{getpass.getuser()}@"
     except (KeyError, OSError):
         user = ""
-    return f"ssh -L {port}:{LOOPBACK}:{port} {user}{socket.gethostname()}"
+    return f"ssh -L {port}:127.0.0.1:{port} {user}{socket.gethostname()}"
 
 
 def listen(host: str, port: int) -> socket.socket:
