@@ -23,7 +23,7 @@ from ttmem.pages.chip_groups import ChipGroup, chip_groups, differences, group_n
 from ttmem.pages.chosen_allocations import ENDS, Chosen, allocation_columns, choose
 from ttmem.pages.confidential import Redactor
 from ttmem.pages.core_moments import MOST_MOMENTS, Wanted, core_moments
-from ttmem.pages.report_facts import facts, losses
+from ttmem.pages.report_facts import facts, losses, sizing
 from ttmem.pages.report_failures import explain, failures_of, is_failure
 from ttmem.pages.report_marks import (
     close_marks,
@@ -50,11 +50,14 @@ from ttmem.statistics.phase_runs import phase_runs
 from ttmem.statistics.stats_document import stats_of, window_of
 
 if TYPE_CHECKING:
-    from ttmem.model.page_schema import Report, ReportGroup, ReportMark, ReportMoment, ReportPhase
+    from ttmem.model.page_schema import Report, ReportAllocations, ReportGroup, ReportMark, ReportMoment, ReportPhase
 
 SCHEMA: Final = "ttmem.report/1"
 _DETAILED = 4  # chip groups with windows and maps
 _LEVELS = 8  # of the timeline of a group
+_OPENED_RECORDS = 2_000_000  # that are applied to open moments, about
+_BETWEEN_HISTORIES = 400_000  # records, at most
+_FEWEST_OPENED = 4
 _TOP = 20  # rows of the tops of statistics
 _POOL_WORDS = {
     BreakdownPool.DRAM: "DRAM",
@@ -139,7 +142,7 @@ class _ReportBuilder:
             self._notes.append(f"the {left_out:,} shortest runs of phases are not shown")
         failed = [nanoseconds(recording, one.time, until) for one in failures]
         marks = [
-            *failure_marks(recording, failures, {one: place for place, one in enumerate(explained)}, until),
+            *failure_marks(recording, failures, list(explained), self._places(), until),
             *self._other_marks(),
         ]
         window = window_of(recording, None, recording.end, None)
@@ -182,17 +185,24 @@ class _ReportBuilder:
             "phases": listed_phases,
             "marks": sorted(marks, key=lambda one: one["time_ns"]),
             "moments": moments,
-            "allocations": {"section": "allocations", "rows": 0, "total": 0, "ends": ENDS},
+            "allocations": self._allocations(sites),
             "explained": list_explained,
             "leaks": leaks,
-            "sizing": None,
+            "sizing": sizing(recording),
             "stats": stats,
             "sections": self._sections.index,
         }
-        document["allocations"] |= self._allocations(sites)
         if self._redactor is not None:
             document = self._redactor.document(document)
         return MadeReport(document, self._sections.payloads)
+
+    def _places(self) -> dict[int, int]:
+        """The chip group that each process used, by pid; -1 if there are several."""
+        found: dict[int, set[int]] = {}
+        for process in (*self._ledger.departed, *self._ledger.processes.values()):
+            used = {place for place, one in enumerate(self._groups) if process.shares.keys() & set(one.group.chips)}
+            found.setdefault(process.info.pid, set()).update(used)
+        return {pid: next(iter(used)) if len(used) == 1 else -1 for pid, used in found.items()}
 
     def _important(self) -> list[Array]:
         """Allocations whose call sites must be listed: those that are live at a peak or at the end."""
@@ -287,9 +297,9 @@ class _ReportBuilder:
             )
         return columns if count else None
 
-    def _allocations(self, sites: Sites) -> dict[str, int]:
+    def _allocations(self, sites: Sites) -> ReportAllocations:
         table = self._table
-        rows = np.flatnonzero(np.isin(table.kind, np.arange(len(KINDS))))
+        rows = np.arange(len(table))
         peaks = [live_rows(table, one.group, peak.pool, peak.time) for one in self._groups for peak in one.peaks
                  if peak.time is not None and peak.is_buffers]  # fmt: skip
         chosen: Chosen = choose(table, rows, peaks)
@@ -302,7 +312,7 @@ class _ReportBuilder:
         for place, one in enumerate(self._groups[:32]):
             bits[one.group.rows] |= np.uint32(1 << place)
         self._sections.add_columns("allocations", allocation_columns(table, chosen, sites.of_row, bits[chosen.rows]))
-        return {"rows": len(chosen.rows), "total": len(rows)}
+        return {"section": "allocations", "rows": len(chosen.rows), "total": len(rows), "ends": ENDS}
 
     # -- moments -------------------------------------------------------------------------------------------------
 
@@ -315,20 +325,30 @@ class _ReportBuilder:
         for moment in found.phases:
             if moment.words.startswith("at the end"):
                 ends[moment.words] = moment
-        every = tuple(range(len(self._groups)))[:_DETAILED]
+        every = tuple(place for place, one in enumerate(self._groups) if one.detailed)
+        most = min(MOST_MOMENTS // max(1, len(every)), max(_FEWEST_OPENED, _OPENED_RECORDS // self._opened_records()))
         chosen: list[Wanted] = []
         seen: set[int] = set()
-        ordered = [*found.failures[-4:], *found.peaks, *found.failures[:-4], *list(ends.values())[::-1]]
+        ordered = [*found.failures[-_FEWEST_OPENED:], *found.peaks, *list(ends.values())[::-1]]
         if not found.peaks:
             ordered.append(Moment(just_before(recording.end), "at the end"))
         for moment in ordered:
             time = nanoseconds(recording, moment.time, until)
-            if time not in seen and len(chosen) * max(1, len(every)) < MOST_MOMENTS:
+            if time not in seen:
                 seen.add(time)
                 chosen.append(Wanted(moment, every, time))
+        if len(chosen) > most:
+            self._notes.append(
+                f"maps of the cores are there for {most} of {len(chosen)} failed allocations, peaks and ends of phases"
+            )
+            chosen = chosen[:most]
         groups = [one.group for one in self._groups]
         shown = self._redactor.cores if self._redactor is not None else (lambda cores: cores)
         return core_moments(recording, chosen, groups, self._sections, shown)
+
+    def _opened_records(self) -> int:
+        """How many records are applied to open a moment, about."""
+        return max(1, min(self._found.records + self._found.events, _BETWEEN_HISTORIES))
 
 
 def _length(table: AllocationTable) -> int:

@@ -16,13 +16,14 @@ from ttmem.recording.recording_file import Recording
 
 if TYPE_CHECKING:
     from ttmem.model.page_schema import ReportFact, ReportGap, ReportLosses
+    from ttmem.model.schema import SizingRow
 
 _MOST_PROCESSES = 8
 _COMMIT_DIGITS = 12
 
 
 def facts(recording: Recording, ledger: Ledger, boards: Iterable[str], *, confidential: bool) -> list[ReportFact]:
-    """Facts as text. What says where or by whom something was run is left out of a confidential report."""
+    """Facts as text. A confidential report leaves out command, folder, commit, host and names of processes."""
     known = recording.facts
     command = known.get("command")
     commit, code = known.get("commit"), known.get("exit_code")
@@ -49,6 +50,32 @@ def facts(recording: Recording, ledger: Ledger, boards: Iterable[str], *, confid
         ("recorded with", known.get("ttmem") and f"ttmem {known['ttmem']}"),
     ]
     return [{"label": label, "value": str(value)} for label, value in found if value]
+
+
+def sizing(recording: Recording) -> list[SizingRow] | None:
+    """The advice on sizes that `ttmem run` adds to its recording; None if there is none, or if it is invalid."""
+    found = recording.facts.get("sizing")
+    if not isinstance(found, list):
+        return None
+    try:
+        return [
+            {
+                "pid": int(row["pid"]),
+                "chips": [str(chip) for chip in row["chips"]],
+                "lines": [
+                    {
+                        "what": str(line["what"]),
+                        "text": str(line["text"]),
+                        "value": None if line["value"] is None else int(line["value"]),
+                        "basis": str(line["basis"]),
+                    }
+                    for line in row["lines"]
+                ],
+            }
+            for row in found
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def losses(recording: Recording, ledger: Ledger) -> ReportLosses:

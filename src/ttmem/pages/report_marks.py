@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -61,12 +61,23 @@ def mark(
 
 
 def failure_marks(
-    recording: Recording, failures: list[Happened], explained: Mapping[Happened, int], until: int
+    recording: Recording,
+    failures: list[Happened],
+    explained: Sequence[Happened],
+    places: Mapping[int, int],
+    until: int,
 ) -> list[ReportMark]:
-    """The failed allocations; of very many, the last, and those that are explained."""
-    shown = [one for place, one in enumerate(failures) if one in explained or place >= len(failures) - _MOST_FAILURES]
+    """The failed allocations; of very many, the last, and those that are explained. ``places`` has groups by pid."""
+    numbers = {one: place for place, one in enumerate(explained)}
+    shown = [one for place, one in enumerate(failures) if one in numbers or place >= len(failures) - _MOST_FAILURES]
     return [
-        mark("failure", nanoseconds(recording, one.time, until), _headline(one), explained=explained.get(one))
+        mark(
+            "failure",
+            nanoseconds(recording, one.time, until),
+            _headline(one),
+            -1 if one.source is None else places.get(one.source.info.pid, -1),
+            numbers.get(one),
+        )
         for one in shown
     ]
 

@@ -78,4 +78,4 @@ def planes(column: Column) -> bytes:
     stored = values.astype(kind)
     if column.delta and len(stored):
         stored = np.concatenate([stored[:1], stored[1:] - stored[:-1]])  # of unsigned types, modulo their range
-    return stored.view(np.uint8).reshape(-1, kind.itemsize).T.tobytes()
+    return bytes(stored.view(np.uint8).reshape(-1, kind.itemsize).T.tobytes())

@@ -66,8 +66,8 @@ class EventLifetimes:
             found = ledger.apply(time, source, event)
             if source is not None and name is not None:
                 self._follow_programs(source, name, event, now)
-                if kind is ProgramRun or kind is WorkloadRun:
-                    self._launched(source, name, (event,) if kind is ProgramRun else event.runs, now)
+                if isinstance(event, (ProgramRun, WorkloadRun)):
+                    self._launched(source, name, event.runs if isinstance(event, WorkloadRun) else (event,), now)
             if kind is ProcessExited and name is not None:
                 self.exits[name.info] = now
             if kind is Allocated and found is not None and found not in self._live:
