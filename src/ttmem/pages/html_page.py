@@ -28,7 +28,8 @@ class Bundle(NamedTuple):
 
 def load_bundle() -> Bundle:
     """The script and the style sheet that were installed with ttmem."""
-    folder = resources.files("ttmem.pages") / _BUNDLE
+    # Through "ttmem": an editable install has the sources in src/ and the bundle in site-packages, as the agent.
+    folder = resources.files("ttmem") / "pages" / _BUNDLE
     try:
         return Bundle((folder / "app.js").read_text("utf-8"), (folder / "app.css").read_text("utf-8"))
     except (OSError, ValueError):
