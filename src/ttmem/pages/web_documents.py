@@ -57,8 +57,9 @@ class WebDocuments:
             return await self._in_thread(lambda: self._events.answer(_number(query.get("after", "0"))))
         if name == "doctor":
             return await self._shared("doctor", self._doctor, _DOCTOR_SECONDS)
-        route, _, rest = name.partition("/")
-        if route not in FORWARDED or (rest and (route != "processes" or not rest.isdecimal())):
+        route, slash, rest = name.partition("/")
+        by_pid = route == "processes" and rest.isascii() and rest.isdecimal()
+        if route not in FORWARDED or (slash and not by_pid):
             known = ", ".join(sorted(FORWARDED | {"doctor", "events"}))
             raise HttpError(404, f"there is no api/{name[:100]}; there are {known}")
         path = f"/{name}" + (f"?{urlencode(query)}" if query else "")
@@ -84,7 +85,7 @@ class WebDocuments:
         kept = self._kept.get(key)
         if kept is None or kept.until <= now:
             if len(self._kept) >= _MOST_KEPT:
-                self._drop(now)
+                self._drop(float("inf"))
             if len(self._kept) >= _MOST_KEPT:
                 raise HttpError(503, f"{_MOST_KEPT} different questions are being answered; try again later")
             task = asyncio.ensure_future(self._in_thread(make))
@@ -100,7 +101,8 @@ class WebDocuments:
             self._kept[key] = _Kept(task, max(began + seconds, now + _REST_RATIO * (now - began) - seconds))
 
     def _drop(self, now: float) -> None:
-        self._kept = {key: kept for key, kept in self._kept.items() if kept.until > now}
+        """Drop answers that are old at a time. What is being made stays."""
+        self._kept = {key: kept for key, kept in self._kept.items() if kept.until > now or not kept.body.done()}
 
     async def _in_thread(self, make: Callable[[], bytes]) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._pool, make)
