@@ -28,7 +28,7 @@ REQUIRED = "TTMEM_REQUIRE_BROWSER"  # set by .ci/run: then a missing browser is 
 _WATCH_POLICY = """
 window.policyViolations = [];
 document.addEventListener("securitypolicyviolation", (event) =>
-  window.policyViolations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
+  window.policyViolations.push(`${event.violatedDirective} ${event.blockedURI} in line ${event.lineNumber}`));
 """
 # Elements of the page that reach beyond its right edge and are not inside something that scrolls or is hidden.
 _CUT = """
@@ -154,6 +154,7 @@ def table(found: Locator) -> list[dict[str, str]]:
     """The rows of a table by the titles of its columns, as text."""
     titles, rows = found.evaluate(
         """(table) => [[...table.querySelectorAll("thead th")].map((cell) => cell.innerText.trim()),
-           [...table.querySelectorAll("tbody tr")].map((row) => [...row.children].map((cell) => cell.innerText.trim()))]"""
+           [...table.querySelectorAll("tbody tr")].map((row) =>
+             [...row.children].map((cell) => cell.innerText.trim()))]"""
     )
     return [dict(zip(titles, row)) for row in rows]

@@ -100,7 +100,7 @@ def _summary(recording: Recording) -> Iterator[str]:
         *recording.problems,
     ]
     yield "".join(f"<p>{_text(note)}</p>" for note in notes)
-    yield "<p><small><code>.report()</code> shows the whole report; <code>.report().save(FILE)</code> writes it.</small>"
+    yield "<p><small><code>.report()</code> shows the report; <code>.report().save(FILE)</code> writes it.</small>"
     yield "</p></div>"
 
 
