@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Columns } from "../data/columns";
 import type { ReportMap, ReportSite } from "../documents";
 import { usePageColours, usePaint, useSize } from "./canvas";
-import { kindColour, mix, parseColour } from "./colours";
+import { mix, parseColour } from "./colours";
 import { grouped, moment, short } from "./format";
 import { useMapGestures, viewAfterKey } from "./map_gestures";
 import {
@@ -18,7 +18,7 @@ import {
 } from "./map_layout";
 import { LifeScale, MapLegend } from "./map_legend";
 import type { MapClash } from "./map_paint";
-import { paintBank, paintMap, paintMarks, placeAt, plotOf, REACH_STRENGTH } from "./map_paint";
+import { paintBank, paintMap, paintMarks, placeAt, plotOf } from "./map_paint";
 import type { MapColouring } from "./map_words";
 import { bankWords, legendOf, placeWords, rectangleColours, rectangleWords } from "./map_words";
 import { ToolTip } from "./tool_tip";
@@ -93,14 +93,11 @@ export function AddressMap(props: AddressMapProps) {
 
   const inBank = useMemo(() => {
     if (bank === null || momentNs === null) return [];
-    const blocks = liveAt(rects, momentNs).map((i) => {
+    const buffers = liveAt(rects, momentNs).map((i) => {
       return { low: rects.address[i], high: rects.address[i] + rects.size[i], colour: rectColours[i] };
     });
-    if (reach && bank.reach !== null) {
-      const colour = mix(background, kindColour("cb", colours.theme), REACH_STRENGTH);
-      blocks.push({ low: map.base, high: reach.top[bank.reach], colour });
-    }
-    return blocks;
+    if (!reach || bank.reach === null) return buffers;
+    return [...buffers, { low: map.base, high: reach.top[bank.reach], colour: null }];
   }, [bank, rectColours]);
 
   useEffect(() => setView(whole), [whole]);

@@ -106,7 +106,7 @@ export function CoreGrid({ cores, selected, onSelect }: CoreGridProps) {
   };
 
   return (
-    <div class="cores">
+    <div class="core-part">
       <p class="cores-sum">
         {cores.grid.x} x {cores.grid.y} cores, {human(cores.l1.size)} L1 each. Used {atLeast}
         {human(cores.used)} of {human(capacity)}

@@ -18,6 +18,7 @@ export interface MapLegendProps {
 }
 
 export function MapLegend(props: MapLegendProps) {
+  const program = css(kindColour("kernel", props.theme));
   return (
     <span class="part-key">
       {props.entries.map((entry) => (
@@ -33,7 +34,11 @@ export function MapLegend(props: MapLegendProps) {
       )}
       {props.reach && (
         <span class="key-entry" title="Up to which address the running program reaches">
-          <i class="swatch" style={{ background: css(kindColour("cb", props.theme)) }} /> programs
+          <i
+            class="swatch"
+            style={{ background: `repeating-linear-gradient(135deg, ${program} 0 1.5px, transparent 1.5px 4px)` }}
+          />{" "}
+          programs
         </span>
       )}
       {props.failures && (

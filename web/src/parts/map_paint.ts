@@ -29,8 +29,7 @@ const BOTTOM_PIXELS = 24;
 const TOP_PIXELS = 6;
 const BANK_PIXELS = 128; // the bank at the moment, right of the plot
 const BAR_PIXELS = 16;
-/** How strong the colour of programs is. */
-export const REACH_STRENGTH = 0.42;
+const HATCH_PIXELS = 6;
 
 export function plotOf(width: number, height: number, withBank: boolean): Plot {
   const right = withBank ? BANK_PIXELS : 10;
@@ -83,14 +82,13 @@ function paintReach(
   colours: PageColours,
 ): void {
   const tops = reachColumns(reach, view, Math.ceil(plot.width));
-  const colour = kindColour("cb", colours.theme);
   context.save();
   context.beginPath();
   context.rect(plot.left, plot.top, plot.width, plot.height);
   context.clip();
   const line = new Path2D();
   const bottom = plot.top + plot.height;
-  context.fillStyle = css(mix(parseColour(colours.panel), colour, REACH_STRENGTH));
+  context.fillStyle = hatch(context, colours);
   for (let x = 0; x < tops.length; ) {
     let end = x + 1;
     while (end < tops.length && (tops[end] === tops[x] || (Number.isNaN(tops[end]) && Number.isNaN(tops[x])))) end++;
@@ -102,10 +100,34 @@ function paintReach(
     }
     x = end;
   }
-  context.strokeStyle = css(mix(colour, parseColour(colours.text), 0.25));
+  context.strokeStyle = css(mix(kindColour("kernel", colours.theme), parseColour(colours.text), 0.15));
   context.lineWidth = 1.5;
   context.stroke(line);
   context.restore();
+}
+
+/** Stripes for programs: they are no buffers, and take turns. The legend has the same in the style sheet. */
+export function hatch(context: CanvasRenderingContext2D, colours: PageColours): CanvasPattern | string {
+  const colour = kindColour("kernel", colours.theme);
+  const tile = document.createElement("canvas");
+  const ratio = Math.max(1, Math.round(context.getTransform().a));
+  tile.width = tile.height = HATCH_PIXELS * ratio;
+  const pen = tile.getContext("2d");
+  if (!pen) return css(colour);
+  pen.scale(ratio, ratio);
+  pen.fillStyle = css(mix(parseColour(colours.panel), colour, 0.16));
+  pen.fillRect(0, 0, HATCH_PIXELS, HATCH_PIXELS);
+  pen.strokeStyle = css(mix(parseColour(colours.panel), colour, 0.5));
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (const shift of [-HATCH_PIXELS, 0, HATCH_PIXELS]) {
+    pen.moveTo(shift - 1, HATCH_PIXELS + 1);
+    pen.lineTo(shift + HATCH_PIXELS + 1, -1);
+  }
+  pen.stroke();
+  const pattern = context.createPattern(tile, "repeat");
+  pattern?.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern ?? css(colour);
 }
 
 function paintAxes(context: CanvasRenderingContext2D, plot: Plot, view: MapView, colours: PageColours): void {
@@ -240,7 +262,7 @@ export function paintBank(
   plot: Plot,
   view: MapView,
   bank: BankAtMoment,
-  used: readonly { low: number; high: number; colour: number }[],
+  used: readonly { low: number; high: number; colour: number | null }[], // null: a program
   colours: PageColours,
 ): void {
   const left = plot.left + plot.width + 12;
@@ -253,7 +275,7 @@ export function paintBank(
   context.fillRect(left, plot.top, BAR_PIXELS, plot.height);
   for (const block of used) {
     const top = yOf(view, plot, block.high);
-    context.fillStyle = css(block.colour);
+    context.fillStyle = block.colour === null ? hatch(context, colours) : css(block.colour);
     context.fillRect(left, top, BAR_PIXELS, Math.max(1, yOf(view, plot, block.low) - top));
   }
   context.strokeStyle = colours.strong;
