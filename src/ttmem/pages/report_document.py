@@ -22,7 +22,14 @@ from ttmem.pages.call_windows import window_columns, window_edges
 from ttmem.pages.chip_groups import ChipGroup, chip_groups, differences, group_name
 from ttmem.pages.chosen_allocations import ENDS, Chosen, allocation_columns, choose
 from ttmem.pages.confidential import Redactor
-from ttmem.pages.core_moments import MOST_MOMENTS, Wanted, core_moments
+from ttmem.pages.core_moments import (
+    MOST_MOMENTS,
+    Wanted,
+    core_moments,
+    failure_moments,
+    peak_moments,
+    phase_moments,
+)
 from ttmem.pages.report_facts import facts, losses, sizing
 from ttmem.pages.report_failures import explain, failures_of, is_failure
 from ttmem.pages.report_marks import (
@@ -34,16 +41,15 @@ from ttmem.pages.report_marks import (
     phases,
     user_marks,
 )
-from ttmem.pages.report_pools import PoolPeak, live_rows, pool_peaks, report_pools
+from ttmem.pages.report_pools import POOL_WORDS, PoolPeak, live_rows, pool_peaks, report_pools
 from ttmem.pages.report_sites import Sites, Strings
 from ttmem.pages.report_verdict import verdict
 from ttmem.pages.residency import Resident, reach_columns, resident, sites_of
 from ttmem.pages.sections import Column, Sections
 from ttmem.recording.allocation_table import NEVER, AllocationTable
-from ttmem.recording.landmarks import landmarks
-from ttmem.recording.moments import Moment, just_before
+from ttmem.recording.moments import Moment
 from ttmem.recording.record_arrays import Array
-from ttmem.recording.recording_file import Recording
+from ttmem.recording.recording_file import Happened, Recording
 from ttmem.recording.timeline import Timeline
 from ttmem.statistics.fragmentation_over_time import Evaluated, evaluate
 from ttmem.statistics.phase_runs import phase_runs
@@ -59,13 +65,6 @@ _OPENED_RECORDS = 2_000_000  # that are applied to open moments, about
 _BETWEEN_HISTORIES = 400_000  # records, at most
 _FEWEST_OPENED = 4
 _TOP = 20  # rows of the tops of statistics
-_POOL_WORDS = {
-    BreakdownPool.DRAM: "DRAM",
-    BreakdownPool.L1_BUFFERS: "L1 buffers",
-    BreakdownPool.PROGRAMS: "cached programs",
-    BreakdownPool.HOST: "buffers in host memory",
-    BreakdownPool.SYSTEM: "L1 of the runtime itself",
-}
 
 
 class MadeReport(NamedTuple):
@@ -154,7 +153,7 @@ class _ReportBuilder:
             for place, one in enumerate(self._groups)
         ]
         leaks = recorded_leaks(recording, Request()) if len(table) else None
-        moments = self._moments(listed_phases, failed)
+        moments = self._moments(failures)
         code = recording.facts.get("exit_code")
         list_explained = list(explained.values())
         found = verdict(groups, list_explained, len(failures), leaks, sites.list, strings.list,
@@ -211,13 +210,13 @@ class _ReportBuilder:
 
     def _other_marks(self) -> list[ReportMark]:
         groups = [one.group for one in self._groups]
-        found = [*user_marks(self._recording, self._until), *close_marks(self._table, groups)]
+        found = [*user_marks(self._recording, self._until), *close_marks(self._table, groups, self._until)]
         found += compile_marks(self._table, self._found.programs, groups, self._until)
         for place, one in enumerate(self._groups):
             found += [
-                mark("peak", peak.time, f"peak of {_POOL_WORDS[peak.pool]}", place)
+                mark("peak", peak.time, f"peak of {POOL_WORDS[peak.pool]}", place)
                 for peak in one.peaks
-                if peak.time is not None
+                if peak.time is not None and peak.pool is not BreakdownPool.SYSTEM
             ]
         return found
 
@@ -316,35 +315,27 @@ class _ReportBuilder:
 
     # -- moments -------------------------------------------------------------------------------------------------
 
-    def _moments(self, listed: list[ReportPhase], failed: list[int]) -> list[ReportMoment]:
+    def _moments(self, failures: list[Happened]) -> list[ReportMoment]:
         """Maps of the cores at failed allocations, peaks, and the end of the last run of each phase."""
-        recording, until = self._recording, self._until
-        found = landmarks(recording, self._ledger, is_failure=is_failure,
-                          chip_name=lambda chip: self._names.get(chip, chip))  # fmt: skip
-        ends: dict[str, Moment] = {}
-        for moment in found.phases:
-            if moment.words.startswith("at the end"):
-                ends[moment.words] = moment
+        recording = self._recording
         every = tuple(place for place, one in enumerate(self._groups) if one.detailed)
+        chosen = [
+            *failure_moments(recording, failures, self._places(), every, self._until),
+            *(
+                one
+                for place in every
+                for one in peak_moments(self._ledger, self._groups[place].group, self._groups[place].peaks, place)
+            ),
+            *phase_moments(recording, every, self._until),
+        ] or [Wanted(Moment(recording.end, "at the end"), every, self._until - 1)]
         most = min(MOST_MOMENTS // max(1, len(every)), max(_FEWEST_OPENED, _OPENED_RECORDS // self._opened_records()))
-        chosen: list[Wanted] = []
-        seen: set[int] = set()
-        ordered = [*found.failures[-_FEWEST_OPENED:], *found.peaks, *list(ends.values())[::-1]]
-        if not found.peaks:
-            ordered.append(Moment(just_before(recording.end), "at the end"))
-        for moment in ordered:
-            time = nanoseconds(recording, moment.time, until)
-            if time not in seen:
-                seen.add(time)
-                chosen.append(Wanted(moment, every, time))
         if len(chosen) > most:
             self._notes.append(
                 f"maps of the cores are there for {most} of {len(chosen)} failed allocations, peaks and ends of phases"
             )
-            chosen = chosen[:most]
         groups = [one.group for one in self._groups]
         shown = self._redactor.cores if self._redactor is not None else (lambda cores: cores)
-        return core_moments(recording, chosen, groups, self._sections, shown)
+        return core_moments(recording, chosen[:most], groups, self._sections, shown)
 
     def _opened_records(self) -> int:
         """How many records are applied to open a moment, about."""

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ttmem.account.ledger import Ledger
+from ttmem.analyze.failure_messages import parse
+from ttmem.analyze.verdicts import verdict_on
+from ttmem.documents.explanation_summary import headline
 from ttmem.model.events import Failed, Mark
+from ttmem.model.kinds import Kind
+from ttmem.model.stack_frames import line_of
 from ttmem.pages.chip_groups import ChipGroup
-from ttmem.recording.allocation_table import NEVER, AllocationTable, End, ProgramTable
+from ttmem.recording.allocation_table import AllocationTable, End, ProgramTable
 from ttmem.recording.landmarks import phase_runs
 from ttmem.recording.recording_file import Happened, Recording
 
@@ -23,6 +28,7 @@ _MOST_COMPILES = 400  # marks of one group; several close together are one
 _MOST_FAILURES = 200
 _MOST_MARKS = 1000
 _MOST_CLOSINGS = 100
+_MOST_CHARACTERS = 300
 MarkType = Literal["failure", "compile", "mark", "peak", "close"]
 
 
@@ -83,8 +89,12 @@ def failure_marks(
 
 
 def _headline(one: Happened) -> str:
-    text = one.event.text if isinstance(one.event, Failed) else ""
-    return text.strip().split("\n", 1)[0][:300]
+    """The first line of the explanation, without what the account knows."""
+    assert isinstance(one.event, Failed)
+    failure = parse(one.event.text)
+    if failure is None:
+        return one.event.text.strip().split("\n", 1)[0][:_MOST_CHARACTERS]
+    return headline(verdict_on(failure, None, one.event.tag, line_of(one.event.stack)))
 
 
 def user_marks(recording: Recording, until: int) -> list[ReportMark]:
@@ -113,18 +123,15 @@ def compile_marks(
     return found
 
 
-def close_marks(table: AllocationTable, groups: Iterable[ChipGroup]) -> list[ReportMark]:
-    """Closings of devices that freed something."""
+def close_marks(table: AllocationTable, groups: Iterable[ChipGroup], until: int) -> list[ReportMark]:
+    """Closings of devices that freed buffers. Each free has a time of its own; those close together are one closing."""
     found = []
     for place, group in enumerate(groups):
-        rows = group.rows[table.ended_by[group.rows] == End.DEVICE_CLOSED]
-        times, counts = np.unique(table.end[rows], return_counts=True)
-        if len(times) > _MOST_CLOSINGS:
-            # Frees of one closing may have times of their own.
-            times, counts = times[-1:], np.array([int(counts.sum())])
-        found += [
-            mark("close", time, f"device closed; it still had {count:,} allocation{'s' * (count > 1)}", place)
-            for time, count in zip(times.tolist(), counts.tolist())
-            if time != NEVER
-        ]
+        rows = group.rows[(table.ended_by[group.rows] == End.DEVICE_CLOSED) & (table.kind[group.rows] < Kind.CB)]
+        times = np.sort(table.end[rows])
+        starts = np.flatnonzero(np.diff(times, prepend=-until) > until // _MOST_CLOSINGS)
+        for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(times)]):
+            count = last - first
+            text = f"device closed; {count:,} buffer{'s' * (count > 1)} had not been freed"
+            found.append(mark("close", int(times[first]), text, place))
     return found

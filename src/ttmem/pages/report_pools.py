@@ -21,6 +21,13 @@ from ttmem.statistics.fragmentation_over_time import Evaluated
 if TYPE_CHECKING:
     from ttmem.model.page_schema import ReportPool, ReportShare
 
+POOL_WORDS = {
+    BreakdownPool.DRAM: "DRAM",
+    BreakdownPool.L1_BUFFERS: "L1 buffers",
+    BreakdownPool.PROGRAMS: "cached programs",
+    BreakdownPool.HOST: "buffers in host memory",
+    BreakdownPool.SYSTEM: "L1 of the runtime itself",
+}
 _LISTED = 12
 # The account's own totals of these pools. It has none for the others, which are made of kinds that differ from a pool.
 _OF_ACCOUNT = {BreakdownPool.DRAM: Pool.DRAM, BreakdownPool.L1_BUFFERS: Pool.L1, BreakdownPool.HOST: Pool.HOST}

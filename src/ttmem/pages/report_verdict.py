@@ -37,19 +37,20 @@ def verdict(
             "lines": [first, _sentence(last["held_by"]) or _peak_line(groups, sites, strings)],
         }
     if not any(pool["peak"] for group in groups for pool in group["pools"]):
-        return {"status": "cannot_tell", "lines": ["No allocation on a device was recorded.", ""]}
+        first = f"No allocation on a device was recorded{_ended(exit_code)}."
+        return {"status": "cannot_tell", "lines": [first, "`ttmem doctor` finds out why nothing was reported."]}
     if leaks is not None and leaks["verdict"]["leak"]:
         found = leaks["verdict"]
         growing = leaks["growing"][0] if leaks["growing"] else None
-        first = (
-            f"Leak: {amounts_text(found['pools'])} grow from step to step, "
-            f"in {found['groups']} place{'s' * (found['groups'] != 1)}."
-        )
+        first = f"Leak: {amounts_text(found['pools'])} grow from step to step{_ended(exit_code)}."
         second = "" if growing is None else f"Most grows at {_place(growing['op'], growing['line'])}."
         return {"status": "leaks", "lines": [first, second]}
     peaks = "; ".join(filter(None, (_peak(groups, pool, words) for pool, words in _POOL_WORDS.items())))
-    ended = "" if not exit_code else f", but the command ended with exit code {exit_code}"
-    return {"status": "fits", "lines": [f"Fits: {peaks}{ended}.", _peak_line(groups, sites, strings)]}
+    return {"status": "fits", "lines": [f"Fits: {peaks}{_ended(exit_code)}.", _peak_line(groups, sites, strings)]}
+
+
+def _ended(exit_code: int | None) -> str:
+    return f"; the command ended with exit code {exit_code}" if exit_code else ""
 
 
 def _peak(groups: Sequence[ReportGroup], pool: str, words: str) -> str | None:
