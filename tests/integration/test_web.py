@@ -61,8 +61,8 @@ class Web:
                 return int(fields[1].split(":")[1], 16)
         raise AssertionError("it does not listen")
 
-    def get(self, path: str, *, method: str = "GET", token: bool = True, **headers: str) -> Answer:
-        """Ask as a program does: names of headers with underscores."""
+    def get(self, path: str, *, method: str = "GET", token: bool = True, **headers: Any) -> Answer:
+        """Ask as a program does. Names of headers have underscores for hyphens."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
@@ -181,15 +181,14 @@ def test_requests_that_are_too_large_or_no_http(web: Web) -> None:
         with socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE) as sock:
             sock.sendall(text)
             sock.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: sock.recv(65536), b""))  # noqa: B023
+            answer = b"".join(iter(lambda: sock.recv(65536), b""))
             assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 403")), answer[:100]
 
 
 def test_too_many_connections_are_refused_and_others_served(web: Web) -> None:
-    held = []
+    held: list[socket.socket] = []
     try:
-        for _ in range(64):
-            held.append(socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE))
+        held += [socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE) for _ in range(64)]
         wait_until(lambda: web.get("/api/health").status == 503, "the limit")
     finally:
         for sock in held:
@@ -254,9 +253,8 @@ def test_a_port_in_use_is_an_error(web: Web) -> None:
     command = [sys.executable, "-m", "ttmem", "web", "--port", str(web.port)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"ttmem web: port {web.port} of 127.0.0.1 is in use; choose another with --port, or any free one with --port 0\n"
-    )
+    advice = "choose another with --port, or any free one with --port 0"
+    assert done.stderr == f"ttmem web: port {web.port} of 127.0.0.1 is in use; {advice}\n"
 
 
 def test_it_says_how_to_reach_it(web: Web) -> None:

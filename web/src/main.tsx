@@ -6,6 +6,7 @@ import "../style/canvas_parts.css";
 import { render } from "preact";
 import type { Page } from "./data/embedded";
 import { readPage } from "./data/embedded";
+import { ServedReport, servedSection } from "./data/served";
 import { DiffPage } from "./diff/diff_page";
 import { LivePage } from "./live/live_page";
 import { applySavedTheme } from "./parts/theme";
@@ -26,7 +27,11 @@ function start(): void {
 function view(page: Page) {
   switch (page.page) {
     case "report":
-      return <ReportPage report={page.report} />;
+      return page.served === true ? (
+        <ReportPage report={page.report} load={servedSection} served={new ServedReport(page.report)} />
+      ) : (
+        <ReportPage report={page.report} />
+      );
     case "diff":
       return <DiffPage diff={page.diff} />;
     case "live":

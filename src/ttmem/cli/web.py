@@ -51,7 +51,15 @@ def _url(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     if args.file is not None and args.socket is not None:
         raise UsageError("--socket and FILE cannot be used together: a recording needs no server")
-    return serve(args, api=api_socket(args), public_url=args.public_url, root=args.root)
+    if args.file is None:
+        return serve(args, api=api_socket(args), public_url=args.public_url, root=args.root)
+    from ttmem.cli.recorded import opened
+    from ttmem.cli.report import title_of
+    from ttmem.pages.web_report import RecordedContent
+
+    with opened(args.file) as recording:
+        title = title_of(recording, confidential=False)
+        return _serve(lambda found, ssh: RecordedContent(found, recording, title), args, args.public_url)
 
 
 def serve(

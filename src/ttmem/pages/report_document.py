@@ -68,10 +68,12 @@ _TOP = 20  # rows of the tops of statistics
 
 
 class MadeReport(NamedTuple):
-    """A report and its sections by name, compressed."""
+    """A report and its sections by name, compressed. ``groups`` and ``lines`` are for further sections on request."""
 
     document: Report
     sections: dict[str, bytes]
+    groups: list[ChipGroup]
+    lines: list[list[series.Line]]  # of each group
 
 
 class _Group(NamedTuple):
@@ -96,6 +98,7 @@ class _ReportBuilder:
         self._ledger: Ledger = recording.at_end().ledger
         self._until = _length(self._table)
         self._sections = Sections()
+        self._lines: list[list[series.Line]] = []
         self._notes: list[str] = []
         self._redactor = Redactor(recording, self._table.sites) if confidential else None
         self._snapshot = take_snapshot(self._ledger, time="", host="")
@@ -193,7 +196,7 @@ class _ReportBuilder:
         }
         if self._redactor is not None:
             document = self._redactor.document(document)
-        return MadeReport(document, self._sections.payloads)
+        return MadeReport(document, self._sections.payloads, [one.group for one in self._groups], self._lines)
 
     def _places(self) -> dict[int, int]:
         """The chip group that each process used, by pid; -1 if there are several."""
@@ -244,6 +247,7 @@ class _ReportBuilder:
             series.rate_line("events", "allocations and frees per second", series.event_times(table, group.rows)),
             *series.host_lines(self._recording.samples(), table.start),
         ]
+        self._lines.append(lines)
         buckets = series.BUCKETS if one.detailed else series.FEWER_BUCKETS
         timeline = self._sections.add_columns(
             f"{name}/timeline", series.columns(lines, series.edges_of(0, self._until, buckets))

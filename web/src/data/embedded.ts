@@ -8,7 +8,8 @@ export interface LiveStart {
   live: LivePage;
 }
 
-export type Page = { page: "report"; report: Report } | { page: "diff"; diff: DiffReport } | LiveStart;
+/** `served`: by `ttmem web`, which answers for sections; else the file has them. */
+export type Page = { page: "report"; report: Report; served?: boolean } | { page: "diff"; diff: DiffReport } | LiveStart;
 
 export function readPage(): Page {
   const element = document.getElementById("ttmem-page");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The L1 of each core at one of the moments that the report has: the one that is nearest to the choice. */
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { CoreDetail, Cores, CoresAtMoment, ReportMoment } from "../documents";
 import { CoreGrid } from "../parts/core_grid";
 import { CoreMap } from "../parts/core_map";
@@ -8,11 +8,22 @@ import { duration, moment } from "../parts/format";
 import { useAsync } from "../parts/use_async";
 import type { View } from "./view";
 
+const EXACT_PAUSE_MS = 300;
+
 export function CoresSection({ view }: { view: View }) {
   const { report, sections, state, change } = view;
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    // After a pause, because each exact moment is read from the recording.
+    const timer = setTimeout(() => {
+      view.served?.addMoment(state.group, view.until);
+      if (view.served !== undefined) redraw((count) => count + 1);
+    }, EXACT_PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [view.served, state.group, view.until]);
   const moments = useMemo(
     () => report.moments.filter((one) => one.group === state.group).sort((a, b) => a.time_ns - b.time_ns),
-    [report, state.group],
+    [report.moments, state.group],
   );
   const [core, setCore] = useState<{ x: number; y: number } | null>(null);
   const nearest = nearestMoment(moments, view.until);

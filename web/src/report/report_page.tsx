@@ -5,6 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Sections } from "../data/columns";
 import { embeddedSection } from "../data/embedded";
+import type { ServedReport } from "../data/served";
 import { WindowSums } from "../data/window_sums";
 import type { Report } from "../documents";
 import { toggleTheme } from "../parts/theme";
@@ -31,9 +32,11 @@ export interface ReportPageProps {
   report: Report;
   /** Gets compressed sections by name: from the file, or asked from `ttmem web`. */
   load?: (name: string) => Promise<Uint8Array<ArrayBuffer>>;
+  /** Details on request, if `ttmem web` serves the report. */
+  served?: ServedReport;
 }
 
-export function ReportPage({ report, load = embeddedSection }: ReportPageProps) {
+export function ReportPage({ report, load = embeddedSection, served }: ReportPageProps) {
   const sections = useMemo(() => new Sections(report.sections, load), [report, load]);
   const initial = useMemo(() => initialState(report), [report]);
   const [state, setState] = useState(() => fromHash(location.hash, report, initial));
@@ -63,7 +66,7 @@ export function ReportPage({ report, load = embeddedSection }: ReportPageProps) 
   );
   if (group === undefined) return <Empty report={report} />;
   const view: View = {
-    report, sections, state, change, group, sums, noSums, edges, amounts, mask,
+    report, sections, state, change, group, sums, noSums, edges, amounts, mask, served,
     from: sums === null ? state.from : sums.edges[edges[0]],
     until: sums === null ? state.until : sums.edges[edges[1]],
     window: isWindow(state),

@@ -36,6 +36,7 @@ export function Timeline({ view }: { view: View }) {
   const { width, ratio } = useSize(place);
   const { theme } = usePageColours();
   const [from, until] = state.view ?? [0, Math.max(1, report.length_ns)];
+  view.served?.addRange(group, from, until);
   const level = levelFor(group, from, until);
   const section = level?.section ?? group.timeline;
   const { value: columns, error } = useAsync(section, () => sections.columns(section).then((data) => ({ section, data })));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the parts of a report share: the report, the choice of the reader, and the sums that follow from it. */
 import type { Sections } from "../data/columns";
+import type { ServedReport } from "../data/served";
 import type { EdgeRange, SiteAmounts, WindowSums } from "../data/window_sums";
 import type { Report, ReportGroup } from "../documents";
 import type { ReportState } from "./state";
@@ -23,4 +24,6 @@ export interface View {
   amounts: SiteAmounts | null;
   /** Call sites of the pool that pass the filters. */
   mask: Uint8Array;
+  /** Details on request, if `ttmem web` serves the report. */
+  served?: ServedReport;
 }
