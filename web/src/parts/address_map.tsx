@@ -209,7 +209,7 @@ export function AddressMap(props: AddressMapProps) {
         <div class="hidden-text" role="status">
           {words && `${words.title}, ${words.rows.map((row) => row.join(" ")).join(", ")}`}
         </div>
-        {tip && pointer && <ToolTip x={pointer.x} y={pointer.y} room={width} title={tip.title} rows={tip.rows} />}
+        {tip && pointer && <ToolTip x={pointer.x} y={pointer.y} title={tip.title} rows={tip.rows} />}
       </div>
       <div class="map-foot">
         <span>{bank && momentNs !== null && bankWords(bank, momentNs)}</span>

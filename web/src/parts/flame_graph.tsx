@@ -241,7 +241,7 @@ export function FlameGraph(props: FlameGraphProps) {
           />
           {sums.weight[0] === 0 && <p class="part-empty">Nothing to show: {label}.</p>}
           {pointer && hovered >= 0 && (
-            <ToolTip x={pointer.x} y={pointer.y} room={width} title={titleOf(hovered)} rows={rowsOf(hovered)} />
+            <ToolTip x={pointer.x} y={pointer.y} title={titleOf(hovered)} rows={rowsOf(hovered)} />
           )}
         </div>
       </div>

@@ -1,32 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A tool tip beside the pointer, inside the nearest positioned element. It never takes the pointer itself. */
-import type { ComponentChildren } from "preact";
+/** A tool tip beside the pointer. It stays inside the window, is cut by no other element, and never takes the pointer. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface ToolTipProps {
-  /** Place of the pointer in the positioned element, in CSS pixels. */
+  /** Place of the pointer in the parent of the tool tip, in CSS pixels. */
   x: number;
   y: number;
-  /** Width of that element: the tool tip changes sides rather than leave it. */
-  room: number;
   title: string;
   /** Label and value of each row. */
   rows?: readonly (readonly [label: string, value: string])[];
-  children?: ComponentChildren;
 }
 
 const GAP_PIXELS = 14;
 
-export function ToolTip({ x, y, room, title, rows = [], children }: ToolTipProps) {
+export function ToolTip({ x, y, title, rows = [] }: ToolTipProps) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const target = box.current;
-    if (target === null) return;
-    const left = x + GAP_PIXELS + target.offsetWidth > room ? x - GAP_PIXELS - target.offsetWidth : x + GAP_PIXELS;
-    const top = target.parentElement?.getBoundingClientRect().top ?? 0;
-    const below = top + y + GAP_PIXELS + target.offsetHeight <= window.innerHeight;
-    target.style.left = `${Math.max(0, left)}px`;
-    target.style.top = `${below ? y + GAP_PIXELS : y - GAP_PIXELS - target.offsetHeight}px`;
+    const parent = target?.parentElement?.getBoundingClientRect();
+    if (!target || !parent) return;
+    const place = (at: number, size: number, room: number) =>
+      Math.max(0, at + GAP_PIXELS + size <= room ? at + GAP_PIXELS : at - GAP_PIXELS - size);
+    target.style.left = `${place(parent.left + x, target.offsetWidth, document.documentElement.clientWidth)}px`;
+    target.style.top = `${place(parent.top + y, target.offsetHeight, window.innerHeight)}px`;
   });
   return (
     <div class="tip" ref={box} aria-hidden="true">
@@ -36,7 +32,6 @@ export function ToolTip({ x, y, room, title, rows = [], children }: ToolTipProps
           {rows.map(([label, value]) => [<dt key={label}>{label}</dt>, <dd key={`${label} value`}>{value}</dd>])}
         </dl>
       )}
-      {children}
     </div>
   );
 }
