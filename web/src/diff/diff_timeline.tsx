@@ -140,7 +140,7 @@ export function DiffTimeline(props: DiffTimelineProps) {
         {hover !== null && hover.x >= AXIS_WIDTH && (
           <>
             <div class="cursor-line" style={{ left: `${hover.x}px` }} />
-            <ToolTip x={hover.x} y={hover.y} room={width} title={timesText(alignment, placeAt(hover.x))} rows={hoverRows(drawn, placeAt(hover.x), alignment)} />
+            <ToolTip x={hover.x} y={hover.y} title={timesText(alignment, placeAt(hover.x))} rows={hoverRows(drawn, placeAt(hover.x), alignment)} />
           </>
         )}
       </div>

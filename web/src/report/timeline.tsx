@@ -172,7 +172,7 @@ export function Timeline({ view }: { view: View }) {
         {hover !== null && hover.x >= AXIS_WIDTH && charts !== null && (
           <>
             <div class="cursor-line" style={{ left: `${hover.x}px` }} />
-            <ToolTip x={hover.x} y={hover.y} room={width} title={moment(hover.time, (until - from) / plot)} rows={hoverRows(panels, charts, hover.time)} />
+            <ToolTip x={hover.x} y={hover.y} title={moment(hover.time, (until - from) / plot)} rows={hoverRows(panels, charts, hover.time)} />
           </>
         )}
       </div>

@@ -149,11 +149,11 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
         }}
       />
       {hover?.hit.phase !== undefined && (
-        <ToolTip x={hover.x} y={hover.y} room={width} title={hover.hit.phase.name} rows={phaseRows(hover.hit.phase)} />
+        <ToolTip x={hover.x} y={hover.y} title={hover.hit.phase.name} rows={phaseRows(hover.hit.phase)} />
       )}
       {hover?.hit.mark !== undefined && (
         <ToolTip
-          x={hover.x} y={hover.y} room={width} title={MARK_WORDS[hover.hit.mark.type]}
+          x={hover.x} y={hover.y} title={MARK_WORDS[hover.hit.mark.type]}
           rows={[
             ["at", moment(hover.hit.mark.time_ns, 1e3)],
             ["what", hover.hit.mark.text],
