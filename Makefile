@@ -62,9 +62,12 @@ web/dist/app.js: web/node_modules/.made $(WEB)
 	@touch $@
 
 $(VENV)/.web: $(VENV)/.dev $(if $(NPM),web/dist/app.js)
-	@$(if $(NPM),$(BIN)/python -c 'import shutil, sysconfig; shutil.copytree("web/dist", \
-	  sysconfig.get_path("platlib") + "/ttmem/pages/bundle", dirs_exist_ok=True)' \
-	,echo "note: there is no npm, so the pages of ttmem report and ttmem web are not built")
+ifeq ($(NPM),)
+	@echo "note: there is no npm, so the pages of ttmem report and ttmem web are not built"
+else
+	@folder=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ttmem/pages/bundle \
+	  && mkdir -p "$$folder" && cp web/dist/app.js web/dist/app.css "$$folder"
+endif
 	@touch $@
 
 demo: $(VENV)/.installed  ## set up, then run a server, simulated devices and the dashboard
