@@ -1,44 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import type { ReportSite, ReportStacks } from "../src/documents";
 import type { FlameSource } from "../src/parts/flame_layout";
-import { boxAt, buildFlameTree, dominantOps, FlameType, layoutFlame, rollUp } from "../src/parts/flame_layout";
-import { frameLabel, neighbour, pathTo, sameNode, searchFlame, sitesOf } from "../src/parts/flame_search";
-
-const STRINGS = [
-  "/m/run.py:9 main",
-  "/m/model.py:20 forward",
-  "/ttnn/a.py:1 decorate",
-  "/ttnn/b.py:2 call",
-  "ttnn.add",
-  "ttnn.matmul",
-  "[1, 32] bfloat16",
-  "/m/run.py:12 main",
-];
-
-function site(part: Partial<ReportSite>): ReportSite {
-  return { kind: 0, op: -1, shape: -1, line: -1, stack: -1, part: -1, other: 0, ...part };
-}
-
-const STACKS: ReportStacks = {
-  parent: [-1, 0, 1, 2, -1],
-  name: [0, 1, 2, 3, 7],
-  type: ["frame", "frame", "ttnn", "ttnn", "frame"],
-};
-
-const SOURCE: FlameSource = {
-  strings: STRINGS,
-  stacks: STACKS,
-  kinds: ["DRAM"],
-  sites: [
-    site({ op: 4, stack: 3, shape: 6 }),
-    site({ op: 5, stack: 1 }),
-    site({ op: 5, stack: 4 }),
-    site({ op: 4, line: 7 }),
-    site({ other: 3 }),
-  ],
-};
-const VALUES = [100, 40, 10, 30, 20];
+import { boxAt, buildFlameTree, dominantOps, layoutFlame, rollUp } from "../src/parts/flame_layout";
+import { pathTo } from "../src/parts/flame_search";
+import { SOURCE, VALUES } from "./flame_sample";
 
 function paths(source: FlameSource, inverted: boolean, folded: boolean): string[] {
   const tree = buildFlameTree(source, inverted, folded);
@@ -109,7 +74,7 @@ describe("sums", () => {
 
 describe("boxes", () => {
   const tree = buildFlameTree(SOURCE);
-  const { net, weight } = rollUp(tree, VALUES);
+  const { weight } = rollUp(tree, VALUES);
 
   it("fill the width in proportion, the largest first", () => {
     const boxes = layoutFlame(tree, weight, 0, 1000);
@@ -158,45 +123,5 @@ describe("boxes", () => {
     const boxes = layoutFlame(tree, weight, 0, 1000);
     expect(tree.names[tree.name[boxes.node[boxAt(boxes, 720, 1)]]]).toBe("ttnn.add");
     expect(boxAt(boxes, 720, 9)).toBe(-1);
-  });
-
-  it("are reached by keys", () => {
-    const boxes = layoutFlame(tree, weight, 0, 1000);
-    const down = neighbour(boxes, tree, boxAt(boxes, 5, 0), "ArrowDown");
-    expect(tree.names[tree.name[boxes.node[down]]]).toBe("/m/run.py:9 main");
-    const right = neighbour(boxes, tree, down, "ArrowRight");
-    expect(boxes.x[right]).toBe(700);
-    expect(neighbour(boxes, tree, right, "ArrowLeft")).toBe(down);
-    expect(neighbour(boxes, tree, right, "ArrowUp")).toBe(boxAt(boxes, 5, 0));
-    expect(boxes.x[neighbour(boxes, tree, down, "End")]).toBe(950);
-    expect(neighbour(boxes, tree, down, "ArrowLeft")).toBe(down);
-  });
-
-  it("of a search are summed without counting a frame in a frame twice", () => {
-    const found = searchFlame(tree, net, "MODEL.py");
-    expect([found.frames, found.sum]).toEqual([1, 140]);
-    expect(searchFlame(tree, net, "main").sum).toBe(180);
-    expect(searchFlame(tree, net, "py").sum).toBe(180);
-    expect(searchFlame(tree, net, " ").frames).toBe(0);
-  });
-});
-
-describe("words and places", () => {
-  it("put the function first, because boxes are narrow", () => {
-    expect(frameLabel(STRINGS[1], FlameType.Frame)).toBe("forward  model.py:20");
-    expect(frameLabel("ttnn.add", FlameType.Op)).toBe("ttnn.add");
-  });
-
-  it("find the same frame in another tree, or the deepest caller that it has", () => {
-    const folded = buildFlameTree(SOURCE, false, true);
-    const all = buildFlameTree(SOURCE, false, false);
-    expect(sameNode(folded, folded.leaf[1], all)).toBe(all.leaf[1]);
-    expect(sameNode(folded, folded.leaf[0], all)).toBe(pathTo(all, all.leaf[0])[2]);
-  });
-
-  it("give the call sites of a frame", () => {
-    const tree = buildFlameTree(SOURCE);
-    expect(sitesOf(tree, pathTo(tree, tree.leaf[0])[1])).toEqual([0, 1]);
-    expect(sitesOf(tree, 0)).toEqual([0, 1, 2, 3, 4]);
   });
 });

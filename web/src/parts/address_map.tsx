@@ -49,13 +49,16 @@ export interface AddressMapProps {
   onSelect?: (row: number | null, site: number | null) => void;
   /** A moment was clicked on the time axis. */
   onMoment?: (ns: number) => void;
+  /** In CSS pixels; follows the width if it is not given. */
   height?: number;
 }
 
 const SLACK_PIXELS = 3;
+const LEAST_PIXELS = 330; // height
+const MOST_PIXELS = 480;
 
 export function AddressMap(props: AddressMapProps) {
-  const { map, lengthNs, strings, sites, kinds, momentNs = null, window: chosen = null, height = 340 } = props;
+  const { map, lengthNs, strings, sites, kinds, momentNs = null, window: chosen = null } = props;
   const names = useMemo(() => ({ strings, sites, kinds }), [strings, sites, kinds]);
   const [colouring, setColouring] = useState<MapColouring>("op");
   const whole = useMemo(() => wholeView(map, lengthNs), [map, lengthNs]);
@@ -66,6 +69,7 @@ export function AddressMap(props: AddressMapProps) {
   const overlay = useRef<HTMLCanvasElement>(null);
   const colours = usePageColours();
   const { width, ratio } = useSize(place);
+  const height = props.height ?? Math.round(Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, width / 5)));
   const size = { width, height, ratio };
   const plot = useMemo(() => plotOf(width, height, momentNs !== null), [width, height, momentNs !== null]);
 

@@ -216,7 +216,7 @@ export function headroomClass(cores: Cores, headroom: number | null): string {
 }
 
 function HeatKey({ colouring, theme }: { colouring: "used" | "headroom"; theme: Theme }) {
-  const parts = [0, 0.2, 0.4, 0.6, 0.8, 1];
+  const parts = Array.from({ length: 17 }, (_, step) => step / 16);
   const steps = parts.map((part) => css(heat(colouring === "used" ? part : part ** 3, theme)));
   return (
     <span class="part-key">
