@@ -19,4 +19,8 @@ describe("texts in boxes", () => {
     expect(texts.fit("forward", 12)).toBe("");
     expect(texts.fit("", 12)).toBe("");
   });
+
+  it("are never cut in the middle of a character", () => {
+    expect(texts.fit("ab\u{1f600}cd", 24)).toBe("ab…");
+  });
 });

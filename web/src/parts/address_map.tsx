@@ -107,8 +107,10 @@ export function AddressMap(props: AddressMapProps) {
   useEffect(() => setView(whole), [whole]);
   const range = props.range ?? null;
   useEffect(() => {
-    if (range) setView((old) => ({ ...old, from: range[0], until: Math.max(range[0] + 1, range[1]) }));
+    const [from, until] = range ?? [whole.from, whole.until];
+    setView((old) => ({ ...old, from, until: Math.max(from + 1, until) }));
   }, [range?.[0], range?.[1]]);
+  useEffect(() => setCursor(-1), [rects]);
 
   usePaint(
     canvas,

@@ -118,7 +118,10 @@ export class TextFitter {
     const ellipsis = this.character(0x2026);
     for (let i = 0; i < text.length; i++) {
       sum += this.character(text.charCodeAt(i));
-      if (sum > room) return kept < 2 ? "" : `${text.slice(0, kept)}…`;
+      if (sum > room) {
+        if (kept > 0 && (text.charCodeAt(kept - 1) & 0xfc00) === 0xd800) kept--; // do not cut a character in two
+        return kept < 2 ? "" : `${text.slice(0, kept)}…`;
+      }
       if (sum + ellipsis <= room) kept = i + 1;
     }
     return text;

@@ -49,7 +49,7 @@ export function FlameGraph(props: FlameGraphProps) {
   const [text, setText] = useState("");
   const [zoomed, setZoomed] = useState(0);
   const [current, setCurrent] = useState(0); // node with the focus of the keyboard
-  const [pointer, setPointer] = useState<{ x: number; y: number; box: number } | null>(null);
+  const [pointer, setPointer] = useState<{ x: number; y: number } | null>(null);
   const [focused, setFocused] = useState(false);
   const place = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -69,9 +69,9 @@ export function FlameGraph(props: FlameGraphProps) {
   if (before.current !== tree) focus = sameNode(before.current, zoomed, tree);
   useEffect(() => {
     if (before.current === tree) return;
-    before.current = tree;
     setZoomed(focus);
-    setCurrent(focus);
+    setCurrent(sameNode(before.current, current, tree));
+    before.current = tree;
   }, [tree]);
 
   const sums = useMemo(() => rollUp(tree, values), [tree, values]);
@@ -93,7 +93,7 @@ export function FlameGraph(props: FlameGraphProps) {
   let currentBox = -1;
   for (let box = 0; box < boxes.count; box++) if (boxes.node[box] === current && !boxes.merged[box]) currentBox = box;
   if (currentBox < 0) currentBox = boxes.node.indexOf(focus);
-  const hovered = pointer !== null && pointer.box < boxes.count ? pointer.box : -1;
+  const hovered = pointer === null ? -1 : boxAt(boxes, pointer.x, Math.floor(pointer.y / ROW_PIXELS));
   usePaint(
     overlay,
     size,
@@ -140,11 +140,7 @@ export function FlameGraph(props: FlameGraphProps) {
   };
   const over = (event: PointerEvent) => {
     const frame = place.current?.getBoundingClientRect();
-    if (!frame) return;
-    const x = event.clientX - frame.left;
-    const y = event.clientY - frame.top;
-    const box = boxAt(boxes, x, Math.floor(y / ROW_PIXELS));
-    setPointer(box < 0 ? null : { x, y, box });
+    if (frame) setPointer({ x: event.clientX - frame.left, y: event.clientY - frame.top });
   };
   const press = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
