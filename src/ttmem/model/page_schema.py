@@ -14,10 +14,9 @@ then as byte planes: the lowest bytes of all values, the next ones, and so on. `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
-if TYPE_CHECKING:
-    from ttmem.model.schema import Diff, Leaks, RunFailure, SizingRow, Stats
+from ttmem.model.schema import Diff, Leaks, RunFailure, SizingRow, Stats
 
 ColumnType = Literal["u8", "u16", "u32", "i64"]
 

@@ -21,7 +21,7 @@ _D = TypeVar("_D")
 _FRAME = re.compile(r"(?P<path>.*?):(?P<line>\d+)(?: (?P<function>.+))?", re.DOTALL)
 # A path, or the name of a source file, perhaps with a line.
 _PATH = re.compile(
-    r"(?:~|\.{1,2})?(?:/[\w.+@%-]+){2,}(?::\d+)?|[\w./+-]*\w\.(?:py|pyx|cpp|cc|cxx|hpp|h|so)(?:\.\d+)*\b(?::\d+)?"
+    r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.+@%-]+){2,}(?::\d+)?|[\w./+-]*\w\.(?:py|pyx|cpp|cc|cxx|hpp|h|so)(?:\.\d+)*\b(?::\d+)?"
 )
 _LEFT_OUT = "left out"
 _PRIVATE_KEYS = frozenset({"command", "host", "folder", "commit", "user"})
@@ -42,7 +42,7 @@ class Redactor:
         command = known.get("command")
         words = [str(word) for word in command] if isinstance(command, list) else []
         self._private |= {str(known[key]) for key in ("host", "folder", "commit") if known.get(key)}
-        self._private |= {word for word in words if "/" in word or "." in word}
+        self._private |= {word for word in words if "/" in word or _PATH.search(word)}
         for process in recording.processes.values():
             info = process.source.info
             self._private |= {text for text in (info.name, info.command) if text}
@@ -80,6 +80,8 @@ class Redactor:
         return self.document(cores)
 
     def _walk(self, value: Any, key: str) -> Any:
+        if key == "sections":
+            return value
         if isinstance(value, dict):
             return {name: self._walk(one, str(name)) for name, one in value.items()}
         if isinstance(value, list):
