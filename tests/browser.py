@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from tests.support import PATIENCE
+from tests.support import wait_until
 from ttmem.pages.html_page import BundleMissing, load_bundle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
 
+_SECONDS = 30  # for anything that a page does
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 REQUIRED = "TTMEM_REQUIRE_BROWSER"  # set by .ci/run: then a missing browser is a failure
 _WATCH_POLICY = """
@@ -88,7 +89,7 @@ class Tab:
         self.context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=theme, permissions=["clipboard-read"]
         )
-        self.context.set_default_timeout(1000 * PATIENCE)
+        self.context.set_default_timeout(1000 * _SECONDS)
         self.page: Page = self.context.new_page()
         self.page.add_init_script(_WATCH_POLICY)
         self.problems: list[str] = []
@@ -128,7 +129,7 @@ class Tab:
 
     def check(self) -> None:
         """Fails if something went wrong since the page was opened."""
-        violations = self.page.evaluate("window.policyViolations")
+        violations = self.page.evaluate("window.policyViolations ?? []")
         assert self.problems == []
         assert violations == []
 
@@ -137,6 +138,10 @@ class Tab:
         wide, room = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert wide <= room, f"the page is {wide} px wide, the window has {room}"
         assert self.page.evaluate(_CUT) == []
+
+    def wait_for(self, condition: str, argument: object = None) -> None:
+        """Wait until an expression is true. Playwright's own way needs `eval`, which the policy forbids."""
+        wait_until(lambda: bool(self.page.evaluate(condition, argument)), condition, _SECONDS)
 
     def press_until(self, key: str, wanted: Locator, most: int = 200) -> None:
         """Press a key until an element has the focus."""
@@ -158,3 +163,45 @@ def table(found: Locator) -> list[dict[str, str]]:
              [...row.children].map((cell) => cell.innerText.trim()))]"""
     )
     return [dict(zip(titles, row)) for row in rows]
+
+
+# Texts whose colour is hard to read on what is behind them. Colours are those that the browser has computed.
+_FAINT = """
+(least) => {
+  const parse = (text) => {
+    const parts = text.match(/[\\d.]+/g).map(Number);
+    return text.startsWith("color(srgb") ? [...parts.slice(0, 3).map((value) => value * 255), parts[3] ?? 1]
+      : [parts[0], parts[1], parts[2], parts[3] ?? 1];
+  };
+  const light = ([r, g, b]) => [r, g, b].map((value) => value / 255)
+    .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, value, i) => sum + value * [0.2126, 0.7152, 0.0722][i], 0);
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
+  const behind = (element) => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]);
+  };
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    const hidden = !element.checkVisibility() || element.closest("script, style, svg, :disabled");
+    if (hidden || !texts.currentNode.data.trim()) continue;
+    const style = getComputedStyle(element);
+    const back = behind(element);
+    const [a, b] = [light(over(parse(style.color), back)), light(back)].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < least) {
+      const text = texts.currentNode.data.trim().slice(0, 40);
+      found.push(`${element.tagName.toLowerCase()}.${element.className} "${text}"`);
+    }
+  }
+  return [...new Set(found)].slice(0, 10);
+}
+"""
+
+
+def faint_texts(page: Page, least: float = 3.0) -> list[str]:
+    """Texts with less contrast than this, as WCAG computes it."""
+    found: list[str] = page.evaluate(_FAINT, least)
+    return found
