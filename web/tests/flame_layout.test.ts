@@ -25,6 +25,15 @@ describe("the tree", () => {
     ]);
   });
 
+  it("names parts of programs by their kind", () => {
+    const part = { kind: 1, op: 4, shape: -1, line: -1, stack: -1, part: 4, other: 0 };
+    const sites = [part, { ...part, kind: 2, part: 5 }];
+    expect(paths({ ...SOURCE, sites }, false, true)).toEqual([
+      "all > ttnn.add > CB",
+      "all > ttnn.add > kernel ttnn.matmul",
+    ]);
+  });
+
   it("shows each frame of ttnn if they are not folded", () => {
     expect(paths(SOURCE, false, false)[0]).toContain("> /ttnn/a.py:1 decorate > /ttnn/b.py:2 call > ttnn.add");
   });

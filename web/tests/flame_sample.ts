@@ -27,7 +27,7 @@ const STACKS: ReportStacks = {
 export const SOURCE: FlameSource = {
   strings: STRINGS,
   stacks: STACKS,
-  kinds: ["DRAM"],
+  kinds: ["dram", "cb", "kernel"],
   sites: [
     site({ op: 4, stack: 3, shape: 6 }),
     site({ op: 5, stack: 1 }),

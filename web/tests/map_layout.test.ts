@@ -9,6 +9,7 @@ import {
   panView,
   rectangleAt,
   timeTicks,
+  usedView,
   wholeView,
   zoomView,
 } from "../src/parts/map_layout";
@@ -77,6 +78,23 @@ describe("a bank at a moment", () => {
     expect(bankAt(MAP, RECTS, clash, null, 300_000, LENGTH_NS).free[0]).toEqual({ low: 0x1900, high: 0x1c00 });
   });
 
+  it("has no empty blocks between neighbours, and counts overlapping buffers once", () => {
+    const rects = mapRectangles(
+      {
+        begin: Float64Array.of(0, 0, 0),
+        end: Float64Array.of(-1, -1, -1),
+        address: Float64Array.of(0x1000, 0x1100, 0x1400),
+        size: Float64Array.of(0x400, 0x100, 0x100),
+        site: new Uint32Array(3),
+        row: new Float64Array(3),
+      },
+      LENGTH_NS,
+    );
+    const bank = bankAt(MAP, rects, null, null, 5, LENGTH_NS);
+    expect(bank.free).toEqual([{ low: 0x1500, high: 0x2000 }]);
+    expect(bank.used).toBe(0x500);
+  });
+
   it("without anything is one block", () => {
     const empty = mapRectangles(
       {
@@ -111,11 +129,21 @@ describe("a view", () => {
     expect(view.high - view.low).toBe(0x400);
   });
 
+  it("can show used addresses only, with those that programs reach", () => {
+    const early = { ...whole, until: 50_000 };
+    expect(usedView(early, whole, RECTS, null)).toBeNull(); // 0x100 bytes are less than a view may have
+    const part = usedView(whole, whole, RECTS, null);
+    expect([part?.low, part?.high]).toEqual([0x1800 - 0.04 * 0x800, 0x2000]);
+    expect(usedView(whole, whole, RECTS, REACH)).toBeNull(); // programs and buffers together need all of it
+  });
+
   it("never leaves the recording or the bank, and never becomes empty", () => {
     expect(zoomView(whole, whole, { ns: 0, address: 0x1000 }, 0.1, 0.1)).toEqual(whole);
     const close = zoomView(whole, whole, { ns: LENGTH_NS, address: 0x2000 }, 1e12, 1e12);
     expect([close.until - close.from, close.high - close.low]).toEqual([1000, 512]);
     expect([close.until, close.high]).toEqual([LENGTH_NS, 0x2000]);
+    const wider = zoomView(close, whole, { ns: close.from, address: close.low }, 0.5, 0.5);
+    expect([wider.from, wider.until, wider.high]).toEqual([LENGTH_NS - 2000, LENGTH_NS, 0x2000]);
     expect(panView(close, whole, 5, 5)).toEqual(close);
     expect(panView(close, whole, -0.5, -0.5).from).toBe(close.from - 500);
   });

@@ -15,7 +15,7 @@ function site(part: Partial<ReportSite>): ReportSite {
 const NAMES = {
   strings: ["ttnn.add", "ttnn.mul", "[32, 32] bfloat16", "model.py:7 f"],
   sites: [site({ op: 0, shape: 2, line: 3 }), site({ op: 1 }), site({ other: 5 }), site({})],
-  kinds: ["DRAM"],
+  kinds: ["dram"],
 };
 const RECTS = mapRectangles(
   {

@@ -155,7 +155,7 @@ export function DiffPage({ diff }: { diff: DiffReport }) {
           {note !== null && <p class="note">{note}</p>}
           <FlameGraph
             strings={diff.strings} stacks={diff.stacks} sites={diff.sites} kinds={diff.kinds} values={change} unit={unit}
-            label={`${poolWords(pool)}, change of ${MEASURES[measure]} ${when}, per chip`} differential sides={["old", "new"]}
+            label={`${poolWords(pool)}, change of ${MEASURES[measure]} ${when}, per chip`} differential
             onZoom={(sites, name) => setOnly(sites === null ? null : { label: name, sites })}
           />
           <CallSiteChanges diff={diff} old={before} new={after} mask={mask} unit={unit} onChoose={setOnly} />

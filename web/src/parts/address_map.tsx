@@ -14,6 +14,7 @@ import {
   mapReach,
   mapRectangles,
   rectangleAt,
+  usedView,
   wholeView,
 } from "./map_layout";
 import { LifeScale, MapLegend } from "./map_legend";
@@ -172,6 +173,7 @@ export function AddressMap(props: AddressMapProps) {
     event.stopPropagation();
   };
 
+  const tighter = useMemo(() => usedView(view, whole, rects, reach), [view, whole, rects, reach]);
   const zoomed = view.from !== whole.from || view.until !== whole.until || view.low !== whole.low || view.high !== whole.high;
   const keys = "Arrow keys move, + and - zoom in time, * and / in addresses, 0 shows everything, j and k go through buffers, Enter chooses one.";
   const words = cursor >= 0 ? rectangleWords(rects, cursor, names, map) : null;
@@ -195,6 +197,11 @@ export function AddressMap(props: AddressMapProps) {
           theme={colours.theme}
         />
         <span class="part-space" />
+        {tighter && (
+          <button type="button" class="part-button" onClick={() => setView(tighter)}>
+            Zoom to used addresses
+          </button>
+        )}
         {zoomed && (
           <button type="button" class="part-button" onClick={() => setView(whole)}>
             Show everything

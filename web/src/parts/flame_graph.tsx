@@ -19,7 +19,7 @@ export interface FlameGraphProps {
   stacks: ReportStacks;
   /** Call sites. Pass the same array for every moment: the tree is made once for an array. */
   sites: readonly ReportSite[];
-  /** Labels of kinds, for call sites without an entry of their own. */
+  /** Kinds by number, such as "dram". */
   kinds: readonly string[];
   /** One value for each call site, 0 for those that are not shown. May be negative if `differential` is set. */
   values: ArrayLike<number>;
@@ -31,8 +31,6 @@ export interface FlameGraphProps {
   label: string;
   /** Values are changes: a box is as wide as what changed in it, and its colour says whether it grew or shrank. */
   differential?: boolean;
-  /** Names of the two sides of a differential graph: "old", "new". */
-  sides?: readonly [string, string];
   /** Called with the call sites of a frame that is zoomed to, or null for everything. */
   onZoom?: (sites: number[] | null, name: string) => void;
   /** The height of the visible part in pixels; more rows scroll. */
@@ -191,7 +189,7 @@ export function FlameGraph(props: FlameGraphProps) {
             </select>
           </label>
         )}
-        {differential && <ChangeKey sides={props.sides ?? ["old", "new"]} />}
+        {differential && <ChangeKey />}
         {hasTtnn && <Check label="Fold ttnn" checked={folded} onChange={setFolded} />}
         <Check label="Inverted" checked={inverted} onChange={setInverted} />
       </div>
@@ -245,11 +243,12 @@ export function FlameGraph(props: FlameGraphProps) {
   );
 }
 
-function ChangeKey({ sides }: { sides: readonly [string, string] }) {
+function ChangeKey() {
   return (
     <span class="part-key">
-      <i class="swatch swatch-less" /> less in {sides[1]} than in {sides[0]}
-      <i class="swatch swatch-more" /> more
+      <i class="swatch swatch-less" /> shrank
+      <i class="swatch swatch-more" /> grew
+      <span title="A box is as wide as everything that grew or shrank in it">(width: how much changed)</span>
     </span>
   );
 }

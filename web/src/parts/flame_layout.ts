@@ -6,6 +6,7 @@
  * nodes are numbered from the root, a parent before its children, and one loop backwards adds all values up.
  */
 import type { ReportSite, ReportStacks } from "../documents";
+import { kindWords } from "./kind_words";
 
 export enum FlameType {
   Root,
@@ -20,7 +21,7 @@ export interface FlameSource {
   strings: readonly string[];
   stacks: ReportStacks;
   sites: readonly ReportSite[];
-  kinds: readonly string[]; // labels
+  kinds: readonly string[]; // by number
 }
 
 export interface FlameTree {
@@ -106,10 +107,10 @@ export function buildFlameTree(source: FlameSource, inverted = false, folded = t
   };
   const leafOf = (site: ReportSite): number => {
     if (site.other > 0) {
-      const label = `${site.other} other call sites, ${kinds[site.kind]}`;
+      const label = `${site.other} other call sites, ${kindWords(kinds[site.kind])}`;
       return builder.node(root, label, FlameType.Rest);
     }
-    const op = site.op < 0 ? `${kinds[site.kind]}, operation not known` : strings[site.op];
+    const op = site.op < 0 ? `${kindWords(kinds[site.kind])}, operation not known` : strings[site.op];
     if (inverted) {
       let node = builder.node(root, op, FlameType.Op);
       for (let at = site.stack; at >= 0; at = stacks.parent[at]) node = below(node, at);
@@ -117,12 +118,17 @@ export function buildFlameTree(source: FlameSource, inverted = false, folded = t
     }
     let node = builder.node(site.stack < 0 ? root : frameNode(site.stack), op, FlameType.Op);
     if (site.stack < 0 && site.line >= 0) node = builder.node(node, strings[site.line], FlameType.Frame);
-    if (site.part >= 0) return builder.node(node, strings[site.part], FlameType.Detail);
+    if (site.part >= 0) return builder.node(node, partLabel(kinds[site.kind], strings[site.part], op), FlameType.Detail);
     return site.shape < 0 ? node : builder.node(node, strings[site.shape], FlameType.Detail);
   };
 
   const leaf = Int32Array.from(sites, leafOf);
   return finished(builder, leaf);
+}
+
+/** A part of a program: its kind, and its own name unless that is the name of the operation. */
+function partLabel(kind: string, part: string, op: string): string {
+  return part === op ? kindWords(kind) : `${kindWords(kind)} ${part}`;
 }
 
 function finished(builder: Builder, leaf: Int32Array): FlameTree {

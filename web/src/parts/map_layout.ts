@@ -117,6 +117,27 @@ function limited(value: number, low: number, high: number): number {
   return Math.min(high, Math.max(low, value));
 }
 
+/** The view of the same time with the addresses that are used in it, or null if they fill most of the view already. */
+export function usedView(view: MapView, whole: MapView, rects: MapRectangles, reach: MapReach | null): MapView | null {
+  let low = Infinity;
+  let high = -Infinity;
+  for (let i = 0; i < rects.count; i++) {
+    if (rects.end[i] < view.from || rects.begin[i] > view.until) continue;
+    low = Math.min(low, rects.address[i]);
+    high = Math.max(high, rects.address[i] + rects.size[i]);
+  }
+  for (let i = 0; reach && i < reach.count; i++) {
+    if (reach.end[i] >= view.from && reach.begin[i] <= view.until) {
+      low = Math.min(low, whole.low);
+      high = Math.max(high, reach.top[i]);
+    }
+  }
+  const margin = (high - low) * 0.04;
+  const found = { ...view, low: Math.max(whole.low, low - margin), high: Math.min(whole.high, high + margin) };
+  const span = found.high - found.low;
+  return span >= LEAST_BYTES && span < 0.8 * (view.high - view.low) ? found : null;
+}
+
 /** The rectangle at a place, or -1. Of several within the tolerance, the smallest is meant. */
 export function rectangleAt(rects: MapRectangles, ns: number, address: number, slackNs = 0, slackBytes = 0): number {
   let found = -1;

@@ -4,6 +4,7 @@ import type { ReportMap, ReportSite } from "../documents";
 import type { Colour } from "./colours";
 import { lineColours, mix, opColours, sequential } from "./colours";
 import { address, duration, exact, human, moment, plural } from "./format";
+import { kindWords } from "./kind_words";
 import type { BankAtMoment, MapReach, MapRectangles } from "./map_layout";
 import type { Theme } from "./theme";
 
@@ -33,7 +34,7 @@ export function textOf(names: MapNames, index: number, unknown = UNKNOWN): strin
 export function opOf(names: MapNames, site: number): string {
   const found = names.sites[site];
   if (!found) return UNKNOWN;
-  return found.other > 0 ? `other call sites, ${names.kinds[found.kind]}` : textOf(names, found.op);
+  return found.other > 0 ? `other call sites, ${kindWords(names.kinds[found.kind])}` : textOf(names, found.op);
 }
 
 /** How long a life is on a logarithmic scale, 0 for short ones, 1 for the whole recording. */

@@ -61,7 +61,6 @@ export function FlameSection({ view }: { view: View }) {
       <FlameGraph
         strings={report.strings} stacks={report.stacks} sites={report.sites} kinds={report.kinds}
         values={values} counts={counts} unit={mode === "change" ? "bytes" : unit} differential={mode === "change"}
-        sides={["begin", "end"]}
         label={`${poolWords(state.pool)} per chip, ${words[mode]}, ${group.name}`}
       />
     </>

@@ -23,15 +23,7 @@ export function panelWords(panel: string): string {
   return PANELS[panel] ?? panel;
 }
 
-const KINDS: Record<string, string> = {
-  dram: "DRAM", l1: "L1", l1_small: "L1_SMALL", trace: "trace", cb: "CB", dfb: "DFB", scratchpad: "scratchpad",
-  kernel: "kernel", fabric_kernel: "fabric kernel", dispatch_kernel: "dispatch kernel", firmware: "firmware",
-  host: "host",
-};
-
-export function kindWords(kind: string): string {
-  return KINDS[kind] ?? kind;
-}
+export { kindWords } from "../parts/kind_words";
 
 /** The last part of a path and the line, for narrow places: "/srv/llama/model.py:20 main" is "model.py:20 main". */
 export function shortLine(line: string): string {
