@@ -70,6 +70,19 @@ describe("a bank at a moment", () => {
     expect([bank.used, bank.lowest, bank.reach]).toEqual([0x400, 0x1800, 1]);
   });
 
+  it("has the program that reaches highest, of several at a time", () => {
+    const both = mapReach(
+      {
+        begin: Float64Array.of(0, 0, 0),
+        end: Float64Array.of(-1, -1, 10),
+        top: Float64Array.of(0x1400, 0x1500, 0x1900),
+        site: Uint32Array.of(0, 1, 2),
+      },
+      LENGTH_NS,
+    );
+    expect(bankAt(MAP, RECTS, both, null, 300_000, LENGTH_NS).reach).toBe(1);
+  });
+
   it("has no free block where a program reaches into a buffer", () => {
     const clash = mapReach(
       { begin: Float64Array.of(0), end: Float64Array.of(-1), top: Float64Array.of(0x1880), site: Uint32Array.of(0) },
