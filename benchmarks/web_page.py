@@ -28,17 +28,16 @@ from ttmem.sim.workloads import parts_of
 
 _HZ = 2
 _SECONDS = 8.0
-_STEP_SECONDS = 0.05  # between steps of the workload, as in `ttmem demo`
+_STEPS_PER_SECOND = 10  # of the workload; the same number in each measurement, so that the server has the same work
 _READY_SECONDS = 60.0
 # What a view asks, and how often in a second.
 _VIEWS: dict[str, dict[str, float]] = {
     "Overview": {},
     "Cores": {"cores?chip=sim-galaxy-0&core=0%2C0": 1.0},
     "Allocations": {
-        "breakdown?kind=dram%2Ctrace&by=stack&limit=2000": 0.5,
-        "breakdown?kind=dram%2Ctrace&by=op&limit=2000": 0.5,
-        "breakdown?kind=dram%2Ctrace&by=op&limit=200": 0.5,
-        "allocations?kind=dram%2Ctrace&limit=50": 0.5,
+        "breakdown?kind=dram%2Ctrace&by=stack&limit=2000": 1 / 3,
+        "breakdown?kind=dram%2Ctrace&by=op&limit=2000": 1 / 3,
+        "allocations?kind=dram%2Ctrace&limit=50": 1 / 3,
     },
     "Events": {"events?after=1": 2.0},
 }
@@ -120,23 +119,23 @@ def _measured(session: DemoSession, page: _Page, server: int, questions: dict[st
     """The shares in the next seconds: with a page that asks these questions and the snapshot, or without one."""
     before, began = (_cpu(server), _cpu(page.pid)), time.monotonic()
     due = dict.fromkeys(questions or {}, began)
-    next_poll, polls = began, 0
-    while time.monotonic() - began < _SECONDS:
+    polls = 0
+    for step in range(round(_SECONDS * _STEPS_PER_SECOND)):
         session.finish_step()
         session.start_step()
-        now = time.monotonic()
-        if questions is not None and now >= next_poll:
+        if questions is not None and step % (_STEPS_PER_SECOND // _HZ) == 0:
             page.ask("snapshot")
             polls += 1
-            next_poll += 1 / _HZ
             for path, rate in questions.items():
-                if now >= due[path]:
+                if time.monotonic() >= due[path]:
                     page.ask(path)
                     due[path] += 1 / rate
-        time.sleep(_STEP_SECONDS)
+        time.sleep(max(0.0, began + (step + 1) / _STEPS_PER_SECOND - time.monotonic()))
     took = time.monotonic() - began
-    if questions is not None and polls < 0.8 * _HZ * took:
-        raise AssertionError(f"the page asked {polls} times in {took:.1f} s")
+    if took > 1.25 * _SECONDS:
+        raise AssertionError(
+            f"{_SECONDS:g} s of the workload and {polls} polls took {took:.1f} s: the machine is too busy"
+        )
     after = _cpu(server), _cpu(page.pid)
     return _Shares(100 * (after[0] - before[0]) / took, 100 * (after[1] - before[1]) / took)
 
@@ -146,7 +145,6 @@ def _play(session: DemoSession, seconds: float) -> None:
     while time.monotonic() < until:
         session.finish_step()
         session.start_step()
-        time.sleep(_STEP_SECONDS)
 
 
 def _yardstick(snapshot: object) -> float:

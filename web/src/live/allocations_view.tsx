@@ -32,8 +32,7 @@ const KEYS = [
   ["kind", "kind"],
 ] as const;
 type Key = (typeof KEYS)[number][0];
-const BREAKDOWN_MS = 2000;
-const ROWS = 200;
+const BREAKDOWN_MS = 3000; // the server examines all live allocations
 const SITES = 2000;
 
 export function AllocationsView(props: ViewProps) {
@@ -50,8 +49,11 @@ export function AllocationsView(props: ViewProps) {
     return `${route}?${query}`;
   };
   const stacks = useDocument<Breakdown>(path("breakdown", { by: "stack", limit: String(SITES) }), BREAKDOWN_MS);
-  const ops = useDocument<Breakdown>(path("breakdown", { by: "op", limit: String(SITES) }), BREAKDOWN_MS);
-  const table = useDocument<Breakdown>(path("breakdown", { by, limit: String(ROWS) }), BREAKDOWN_MS);
+  // The flame graph needs operations only without stacks; the table by operation has the same answer.
+  const needsOps = by === "op" || (stacks.data !== null && !hasStacks(stacks.data, pool));
+  const ops = useDocument<Breakdown>(needsOps ? path("breakdown", { by: "op", limit: String(SITES) }) : null, BREAKDOWN_MS);
+  const other = useDocument<Breakdown>(by === "op" ? null : path("breakdown", { by, limit: String(SITES) }), BREAKDOWN_MS);
+  const table = by === "op" ? ops : other;
   const chosen: Record<string, string> = row === null || row.key === "kind" ? {} : { [row.key]: row.value ?? "" };
   const list = useDocument<Allocations>(path("allocations", { limit: "50", ...chosen }), BREAKDOWN_MS);
   const flame = useMemo(() => liveFlame(stacks.data, ops.data, pool, unit), [stacks.data, ops.data, pool, unit]);
@@ -161,6 +163,10 @@ export function AllocationsView(props: ViewProps) {
       </section>
     </>
   );
+}
+
+function hasStacks(document: Breakdown, pool: string): boolean {
+  return poolOf(document, pool)?.rows.some((row) => row.stack != null) ?? false;
 }
 
 function poolOf(document: Breakdown | null, pool: string) {
