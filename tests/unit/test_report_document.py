@@ -166,8 +166,9 @@ def test_many_chip_groups(tmp_path: Path) -> None:
     story: list[tuple[float, Event]] = []
     for chip in range(6):
         story.append((0.1, DeviceOpened(chip, ChipInfo(f"77{chip}", board="n150", geometry=BOARDS["n150"]))))
-        for number in range(chip + 1):
-            story.append((1.0 + number, Allocated(chip, Kind.DRAM, 4096 * (number + 1), 2048 + chip)))
+        story += [
+            (1.0 + number, Allocated(chip, Kind.DRAM, 4096 * (number + 1), 2048 + chip)) for number in range(chip + 1)
+        ]
     with Recording(story_file(tmp_path, sorted(story, key=lambda one: one[0]))) as recording:
         read = check_report(recording, made_of(recording))
     groups = read.document["groups"]

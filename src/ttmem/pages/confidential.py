@@ -23,6 +23,7 @@ _FRAME = re.compile(r"(?P<path>.*?):(?P<line>\d+)(?: (?P<function>.+))?", re.DOT
 _PATH = re.compile(
     r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.+@%-]+){2,}(?::\d+)?|[\w./+-]*\w\.(?:py|pyx|cpp|cc|cxx|hpp|h|so)(?:\.\d+)*\b(?::\d+)?"
 )
+_FRAME_INSIDE = re.compile(r"[^\s(),;:]*[A-Za-z>][^\s(),;:]*:\d+ [\w<>.]+")  # of a sentence
 _LEFT_OUT = "left out"
 _PRIVATE_KEYS = frozenset({"command", "host", "folder", "commit", "user"})
 _FRAME_KEYS = frozenset({"line", "caller"})
@@ -34,6 +35,7 @@ class Redactor:
 
     def __init__(self, recording: Recording, sites: Iterable[Site]) -> None:
         self._frames: dict[str, str] = {}
+        self._lines = 0
         self._private: set[str] = set()
         for site in sites:
             for frame in (site.stack or "").split("\n"):
@@ -54,7 +56,8 @@ class Redactor:
         if not frame or frame.startswith("... "):
             return frame
         if frame not in self._frames:
-            name = f"line {len(self._frames) + 1}"
+            self._lines += 1
+            name = f"line {self._lines}"
             self._frames[frame] = name
             short = short_line(frame)
             if short is not None:
@@ -65,13 +68,12 @@ class Redactor:
         """A text of the page."""
         if text in self._frames:
             return self._frames[text]
-        for frame, name in self._frames.items():
-            if frame in text:
-                text = text.replace(frame, name)
+        text = _FRAME_INSIDE.sub(lambda found: self._frames.get(found[0], _LEFT_OUT), text)
+        text = _PATH.sub(_LEFT_OUT, text)
         for word in self._longest:
             if word in text:
                 text = text.replace(word, _LEFT_OUT)
-        return _PATH.sub(_LEFT_OUT, text)
+        return text
 
     def document(self, document: _D) -> _D:
         return cast("_D", self._walk(document, ""))
