@@ -112,6 +112,8 @@ describe("cores", () => {
   it("with the least headroom: the fullest of several", () => {
     const found = cores({ cores: [core({ x: 0 }), core({ x: 1, used: 200 * KIB }), core({ x: 2, headroom: null })] });
     expect(worstCore(found)?.x).toBe(1);
+    const tight = [core({ x: 0 }), core({ x: 1, headroom: 9 }), core({ x: 2, headroom: 700 })];
+    expect(worstCore(cores({ cores: tight }))?.x).toBe(1);
     expect(worstCore(cores({ cores: [core({ headroom: null })] }))).toBeNull();
   });
 

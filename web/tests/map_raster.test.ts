@@ -61,6 +61,26 @@ describe("the picture of a map", () => {
     expect(pixels[80 * 100 + 11]).toBe(opaque(WHITE));
   });
 
+  it("shows no gap between neighbours that meet inside a row, with a thin one between them", () => {
+    const pixels = drawn(rectangles([0, 100, 0, 30.4], [0, 100, 30.4, 0.3], [0, 100, 30.7, 69.3]));
+    for (let y = 0; y < 100; y++) expect(green(pixels[y * 100 + 50]), `row ${y}`).toBeLessThan(10);
+  });
+
+  it("shades a row that is covered in part", () => {
+    const pixels = drawn(rectangles([0, 100, 0, 30.5]));
+    expect(green(pixels[69 * 100 + 50])).toBeGreaterThan(100);
+    expect(green(pixels[69 * 100 + 50])).toBeLessThan(150);
+    expect(pixels[68 * 100 + 50]).toBe(opaque(WHITE));
+  });
+
+  it("draws a rectangle anew after a change of its colour in a line", () => {
+    const pixels = drawn(rectangles([0, 50, 10, 0.5], [50, 100, 10, 0.9]), 100, VIEW, [0xff0000, 0x0000ff]);
+    const [left, right] = [pixels[89 * 100 + 20], pixels[89 * 100 + 70]];
+    expect(red(left)).toBe(255);
+    expect(red(right)).toBeLessThan(60);
+    expect((right >> 16) & 255).toBe(255);
+  });
+
   it("adds thin rectangles up, with their mean colour", () => {
     const many = Array.from({ length: 10 }, (_, i): [number, number, number, number] => [0, 100, 10 + i / 10, 0.1]);
     const pixels = drawn(rectangles(...many), 100, VIEW, many.map((_, i) => (i % 2 ? 0xff0000 : 0x0000ff)));
@@ -92,10 +112,10 @@ describe("what programs reach", () => {
   it("is the highest address in each column", () => {
     const reach = mapReach(
       {
-        begin: Float64Array.of(0, 40.5),
-        end: Float64Array.of(50, 40.6),
-        top: Float64Array.of(30, 60),
-        site: Uint32Array.of(0, 1),
+        begin: Float64Array.of(0, 40.5, 40.7),
+        end: Float64Array.of(50, 40.6, 40.8),
+        top: Float64Array.of(30, 60, 20),
+        site: Uint32Array.of(0, 1, 2),
       },
       100,
     );

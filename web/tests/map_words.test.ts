@@ -73,6 +73,8 @@ describe("the legend", () => {
       "ttnn.mul",
       "other call sites, DRAM",
     ]);
+    const lines = legendOf(RECTS, { ...NAMES, strings: [...NAMES.strings.slice(0, 3), "/srv/model.py:7 f"] }, "line", "light");
+    expect(lines[0]).toMatchObject({ label: "model.py:7 f", title: "/srv/model.py:7 f" });
     const short = legendOf(RECTS, NAMES, "op", "light", 1);
     expect(short[1]).toMatchObject({ label: "2 more", others: true });
   });

@@ -22,7 +22,7 @@ export function MapLegend(props: MapLegendProps) {
   return (
     <span class="part-key">
       {props.entries.map((entry) => (
-        <span class="key-entry" key={entry.label} title={entry.label}>
+        <span class="key-entry" key={entry.title} title={entry.title}>
           {!entry.others && <i class="swatch" style={{ background: css(entry.colour) }} />}
           {entry.label}
         </span>

@@ -4,7 +4,8 @@
  *
  * Lives of buffers do not overlap, so filling costs about as many steps as there are pixels. A rectangle that is
  * thinner than a pixel does not fill it: what such rectangles cover is added up in differences along their long side,
- * a few steps for each rectangle, and blended into the pixels once for each line.
+ * a few steps for each rectangle, and blended into the pixels once for each line. The same is done for rows that a
+ * rectangle covers in part, so that neighbours together fill the row between them.
  */
 import type { Colour } from "./colours";
 import { mix } from "./colours";
@@ -20,6 +21,7 @@ export interface RasterInput {
 }
 
 const LEAST_ALPHA = 0.22; // something that is used never looks free
+const SNAP = 0.02; // parts of a row that are not worth a shade
 const EDGE = 0.22; // how much darker the edges of rectangles are
 
 /** Fills `pixels`, a picture of RGBA values of that width and height, top row first. */
@@ -42,7 +44,13 @@ export function drawMap(pixels: Uint32Array, width: number, height: number, inpu
     const bottom = Math.min(height, (view.high - low) * scaleY);
     if (bottom - top < 1) rows.add(top, left, right, bottom - top, colours[i]);
     else if (right - left < 1) columns.add(left, top, bottom, right - left, colours[i]);
-    else fill(pixels, width, Math.round(left), Math.round(right), Math.round(top), Math.round(bottom), colours[i]);
+    else {
+      const [from, until] = [Math.round(left), Math.round(right)];
+      const [first, last] = [Math.ceil(top - SNAP), Math.floor(bottom + SNAP)]; // rows that are filled
+      if (last > first) fill(pixels, width, from, until, first, last, colours[i]);
+      if (first - top > SNAP) rows.add(top, from, until, first - top, colours[i]);
+      if (bottom - last > SNAP) rows.add(last, from, until, bottom - last, colours[i]);
+    }
   }
   rows.blend(pixels, width, 1);
   columns.blend(pixels, 1, width);

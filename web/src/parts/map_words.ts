@@ -19,11 +19,13 @@ export interface MapNames {
 /** One entry of the legend. */
 export interface LegendEntry {
   label: string;
+  title: string; // the whole name
   colour: Colour;
   others?: boolean;
 }
 
 const UNKNOWN = "not known";
+const FOLDERS = /^\S*\/(?=[^/\s]+:\d+)/; // in front of "model.py:20 main"
 const SHORT_LIFE_NS = 1e4;
 const DIMMED = 0.8;
 
@@ -89,8 +91,13 @@ export function legendOf(
   }
   const order = [...areas].sort((a, b) => b[1] - a[1]).map(([name]) => name);
   const colours = colouring === "op" ? opColours : lineColours;
-  const shown: LegendEntry[] = order.slice(0, most).map((label) => ({ label, colour: colours.of(label, theme) }));
-  if (order.length > most) shown.push({ label: `${order.length - most} more`, colour: 0, others: true });
+  const shown: LegendEntry[] = order.slice(0, most).map((title) => {
+    return { label: title.replace(FOLDERS, ""), title, colour: colours.of(title, theme) };
+  });
+  if (order.length > most) {
+    const rest = order.slice(most);
+    shown.push({ label: `${rest.length} more`, title: rest.slice(0, 40).join("\n"), colour: 0, others: true });
+  }
   return shown;
 }
 
