@@ -44,8 +44,10 @@ export function Failures({ view }: { view: View }) {
 function Explanation({ failure, view, time }: { failure: RunFailure; view: View; time: number | null }) {
   const { verdict } = failure;
   const { change } = view;
+  const where = verdict.failure.per_bank === undefined ? "" : " per bank";
   const numbers: [string, number | null][] = [
-    ["asked", verdict.asked], ["there", verdict.there], ["missing", verdict.missing], ["free in all", verdict.free],
+    [`needed${where}, in one piece`, verdict.asked], [`largest that fits${where}`, verdict.there],
+    [`missing${where}`, verdict.missing], [`free${where}`, verdict.free],
   ];
   return (
     <div class="explanation">
@@ -86,10 +88,10 @@ function Explanation({ failure, view, time }: { failure: RunFailure; view: View;
           )}
         </div>
         <div>
-          {verdict.sections.map((section) => (
+          {verdict.sections.filter((section) => !SHOWN_ELSEWHERE.has(section.heading)).map((section) => (
             <div key={section.heading}>
               <h3>{section.heading}</h3>
-              <pre>{section.lines.join("\n")}</pre>
+              {section.lines.map((line) => <p class="line" key={line}>{line}</p>)}
             </div>
           ))}
         </div>
@@ -117,6 +119,9 @@ function Explanation({ failure, view, time }: { failure: RunFailure; view: View;
     </div>
   );
 }
+
+/** Sections of the text that have a list or a table of their own here. */
+const SHOWN_ELSEWHERE = new Set(["held by", "possible fixes"]);
 
 const HOLDERS: TableColumn<HolderRow>[] = [
   { key: "held", label: "Per bank", right: true, value: (row) => row.per_bank * row.buffers,

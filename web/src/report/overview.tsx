@@ -78,7 +78,7 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
   const { theme } = usePageColours();
   const share = pool.capacity ? pool.peak / pool.capacity : null;
   const colour = css(kindColour(pool.pool === "l1_buffers" ? "l1" : pool.pool === "programs" ? "cb" : pool.pool, theme));
-  const end = pool.capacity ? pool.end / pool.capacity : pool.peak > 0 ? pool.end / pool.peak : 0;
+  const end = pool.capacity ? pool.end / pool.capacity : 0;
   const free = pool.smallest_largest_free;
   return (
     <button
@@ -86,10 +86,14 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
       title={`${bytesOf(pool.peak)} at the peak; ${bytesOf(pool.end)} at the end. Choose this moment.`}
     >
       <span class="meter-name">{poolWords(pool.pool)}</span>
-      <span class={`meter-bar ${share === null ? "no-capacity" : ""}`}>
-        <i style={{ width: `${100 * Math.min(1, share ?? 1)}%`, background: colour }} />
-        <u style={{ left: `${100 * Math.min(1, end)}%` }} title="at the end" />
-      </span>
+      {share === null ? (
+        <span class="meter-text">{pool.pool === "programs" ? "they take turns in L1" : ""}</span>
+      ) : (
+        <span class="meter-bar">
+          <i style={{ width: `${100 * Math.min(1, share)}%`, background: colour }} />
+          <u style={{ left: `${100 * Math.min(1, end)}%` }} title="at the end" />
+        </span>
+      )}
       <span class="meter-value">
         <b>{short(pool.peak)}</b>
         {share !== null && (
@@ -99,11 +103,12 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
           </>
         )}
       </span>
-      <span class="meter-note">
-        {pool.peak_ns !== null && `at ${moment(pool.peak_ns)}`}
-        {free !== null && `, least largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
-        {pool.pool === "programs" && " (take turns in L1)"}
-      </span>
+      {share !== null && (
+        <span class="meter-note">
+          {pool.peak_ns !== null && `at ${moment(pool.peak_ns)}`}
+          {free !== null && `, least largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
+        </span>
+      )}
     </button>
   );
 }

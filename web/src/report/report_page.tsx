@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The report of a recording: one page in which everything below the timeline follows the chosen moment or window. */
 import "../../style/report.css";
-import type { ComponentChildren } from "preact";
+import type { FunctionComponent } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Sections } from "../data/columns";
 import { embeddedSection } from "../data/embedded";
@@ -64,18 +64,19 @@ export function ReportPage({ report, load = embeddedSection, served }: ReportPag
     () => siteMask(report, state.pool, state.only, state.search),
     [report, state.pool, state.only, state.search],
   );
-  if (group === undefined) return <Empty report={report} />;
-  const view: View = {
-    report, sections, state, change, group, sums, noSums, edges, amounts, mask, served,
-    from: sums === null ? state.from : sums.edges[edges[0]],
-    until: sums === null ? state.until : sums.edges[edges[1]],
-    window: isWindow(state),
-  };
-  return (
-    <ReportBody view={view} help={help} setHelp={setHelp} />
+  const view = useMemo(
+    (): View => ({
+      report, sections, state, change, group, sums, noSums, edges, amounts, mask, served,
+      from: sums === null ? state.from : sums.edges[edges[0]],
+      until: sums === null ? state.until : sums.edges[edges[1]],
+      window: isWindow(state),
+    }),
+    [report, sections, state, group, sums, noSums, edges, amounts, mask, served],
   );
+  return group === undefined ? <Empty report={report} /> : <ReportBody view={view} help={help} setHelp={setHelp} />;
 }
 
+const LATER_MS = 250;
 const PARTS: readonly (readonly [id: string, title: string])[] = [
   ["overview", "Overview"], ["timeline", "Timeline"], ["flame", "Flame graph"], ["map", "Address map"], ["origin", "Origin"],
   ["allocations", "Allocations"], ["cores", "Cores"], ["failures", "Failures"], ["leaks", "Leaks"], ["sizing", "Sizing"],
@@ -105,20 +106,19 @@ function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHel
       </header>
       <main>
         <Overview view={view} />
-        <Part id="timeline" title="Timeline" hint="Click for a moment, drag for a window, Ctrl and wheel or Shift and drag to zoom, double click for all.">
-          <Timeline view={view} />
-        </Part>
-        <Part id="flame" title="Flame graph"><FlameSection view={view} /></Part>
-        <Part id="map" title="Address map"><MapSection view={view} /></Part>
-        <Part id="origin" title="Origin of memory"><OriginTable view={view} /></Part>
-        <Part id="allocations" title="Allocations"><AllocationTable view={view} /></Part>
-        <Part id="cores" title="L1 of the cores"><CoresSection view={view} /></Part>
-        <Part id="failures" title="Failed allocations"><Failures view={view} /></Part>
-        <Part id="leaks" title="Leaks"><LeaksSection view={view} /></Part>
-        {hasSizing(report) && <Part id="sizing" title="Sizing advice"><Sizing report={report} /></Part>}
-        <Part id="statistics" title="Statistics of the whole run"><Statistics view={view} /></Part>
-        <Part id="phases" title="Phases"><Phases view={view} /></Part>
-        <Part id="losses" title="Losses and completeness"><Losses view={view} /></Part>
+        <Part view={view} id="timeline" title="Timeline" of={Timeline}
+          hint="Click for a moment, drag for a window, Ctrl and wheel or Shift and drag to zoom, double click for all." />
+        <Part view={view} id="flame" title="Flame graph" of={FlameSection} />
+        <Part view={view} id="map" title="Address map" of={MapSection} />
+        <Part view={view} id="origin" title="Origin of memory" of={OriginTable} />
+        <Part view={view} id="allocations" title="Allocations" of={AllocationTable} />
+        <Part view={view} id="cores" title="L1 of the cores" of={CoresSection} />
+        <Part view={view} id="failures" title="Failed allocations" of={Failures} />
+        <Part view={view} id="leaks" title="Leaks" of={LeaksSection} />
+        {hasSizing(report) && <Part view={view} id="sizing" title="Sizing advice" of={Sizing} />}
+        <Part view={view} id="statistics" title="Statistics of the whole run" of={Statistics} />
+        <Part view={view} id="phases" title="Phases" of={Phases} />
+        <Part view={view} id="losses" title="Losses and completeness" of={Losses} />
         <footer>
           Made by ttmem {report.ttmem}, {report.made}. Sizes are those on one chip unless they say otherwise.
         </footer>
@@ -128,29 +128,51 @@ function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHel
   );
 }
 
-/** A part of the page. It is made when it comes near the screen, so that the first screen needs no sections. */
-function Part({ id, title, hint, children }: { id: string; title: string; hint?: string; children: ComponentChildren }) {
+interface PartProps {
+  view: View;
+  id: string;
+  title: string;
+  hint?: string;
+  of: FunctionComponent<{ view: View }>;
+}
+
+/**
+ * A part of the page. It is made when it comes near the screen, so that the first screen needs no sections. What is not
+ * on the screen follows a little later, so that brushing is as fast as what one sees.
+ */
+function Part({ view, id, title, hint, of: Content }: PartProps) {
   const place = useRef<HTMLElement>(null);
   const [near, setNear] = useState(false);
+  const [made, setMade] = useState(false);
+  const [later, setLater] = useState(view);
   useEffect(() => {
     if (place.current === null) return;
-    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), {
-      rootMargin: "400px",
-    });
+    const observer = new IntersectionObserver((entries) => {
+      const inside = entries[entries.length - 1].isIntersecting;
+      setNear(inside);
+      if (inside) setMade(true);
+    }, { rootMargin: "150px" });
     observer.observe(place.current);
-    const all = () => setNear(true);
+    const all = () => setMade(true);
     addEventListener("beforeprint", all);
     return () => {
       observer.disconnect();
       removeEventListener("beforeprint", all);
     };
   }, []);
+  useEffect(() => {
+    if (near) return;
+    const timer = setTimeout(() => setLater(view), LATER_MS);
+    return () => clearTimeout(timer);
+  }, [view, near]);
+  const shown = near ? view : later;
+  const content = useMemo(() => <Content view={shown} />, [shown]);
   return (
-    <section id={id} class={`card part ${near ? "" : "waiting"}`} ref={place}>
+    <section id={id} class={`card part ${made ? "" : "waiting"}`} ref={place}>
       <h2>
         {title} {hint !== undefined && <span class="hint">{hint}</span>}
       </h2>
-      {near && children}
+      {made && content}
     </section>
   );
 }

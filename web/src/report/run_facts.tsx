@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Sizing advice, facts of the run, and what the recording and this page lack. */
-import type { Report, ReportGap } from "../documents";
+import type { ReportGap } from "../documents";
 import { duration, grouped, moment } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
 import type { View } from "./view";
 
-export function Sizing({ report }: { report: Report }) {
-  const rows = report.sizing ?? [];
+export function Sizing({ view }: { view: View }) {
+  const rows = view.report.sizing ?? [];
   if (rows.length === 0) return <p class="empty">There is no advice on sizes.</p>;
   return (
     <>
