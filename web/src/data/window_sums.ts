@@ -31,7 +31,7 @@ export class WindowSums {
     columns: Columns,
     private readonly sites: number,
   ) {
-    this.edges = columns.time;
+    this.edges = Float64Array.from(columns.time, (time) => Math.max(0, time)); // the first is -1: before everything
     this.site = columns.site;
     this.allocated = columns.allocated;
     this.freed = columns.freed;
