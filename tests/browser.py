@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
 
 _SECONDS = 30  # for anything that a page does
+_RESIZED_SECONDS = 10
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 REQUIRED = "TTMEM_REQUIRE_BROWSER"  # set by .ci/run: then a missing browser is a failure
 _WATCH_POLICY = """
@@ -134,14 +135,14 @@ class Tab:
         assert violations == []
 
     def check_width(self) -> None:
-        """Fails if the page scrolls sideways, or if an element is cut at its right edge."""
-        wide, room = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-        assert wide <= room, f"the page is {wide} px wide, the window has {room}"
+        """Fails if the page scrolls sideways, or if an element is cut at its right edge. Canvases follow later."""
+        fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        self.wait_for(fits, seconds=_RESIZED_SECONDS)
         assert self.page.evaluate(_CUT) == []
 
-    def wait_for(self, condition: str, argument: object = None) -> None:
+    def wait_for(self, condition: str, argument: object = None, seconds: float = _SECONDS) -> None:
         """Wait until an expression is true. Playwright's own way needs `eval`, which the policy forbids."""
-        wait_until(lambda: bool(self.page.evaluate(condition, argument)), condition, _SECONDS)
+        wait_until(lambda: bool(self.page.evaluate(condition, argument)), condition, seconds)
 
     def press_until(self, key: str, wanted: Locator, most: int = 200) -> None:
         """Press a key until an element has the focus."""
