@@ -9,7 +9,10 @@ FUZZ_SECONDS ?= 0
 CMAKE   = $(or $(shell command -v cmake),$(abspath $(BIN)/cmake))
 NATIVE := native/CMakeLists.txt native/agent.map $(wildcard native/src/* native/fit/*)
 CXX_SOURCES := $(wildcard native/fit/*.cpp native/fit/*.h native/src/*.cpp native/src/*.h native/tests/*.cpp native/tests/*.h)
-SOURCES := src tests benchmarks docs examples
+SOURCES := src tests benchmarks docs examples web
+# The pages need npm; without it everything else works.
+NPM    := $(shell command -v npm)
+WEB    := $(wildcard web/*.json web/*.ts web/src/*.ts* web/src/*/*.ts* web/style/*.css)
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
@@ -19,7 +22,8 @@ native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(ca
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test setup agent agent-aarch64 native-test lint format bench fuzz pictures screens man docs wheel clean
+.PHONY: help demo check test setup agent agent-aarch64 native-test web web-types web-test lint format bench fuzz pictures \
+  screens man docs wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +41,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	@TTMEM_REQUIRE_AGENT=1 $(PIP) --editable '.[dev]'
+	@TTMEM_REQUIRE_AGENT=1 $(PIP) --config-settings=cmake.define.TTMEM_WEB=OFF --editable '.[dev]'
 	@command -v cmake >/dev/null || $(PIP) cmake
 	@touch $(VENV)/.installed $@
 
@@ -48,20 +52,47 @@ $(VENV)/.agent: $(VENV)/.dev $(NATIVE)
 	  --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	@touch $@
 
+# The pages: built in web/dist, installed where ttmem.pages finds them.
+web/node_modules/.made: web/package.json web/package-lock.json
+	@cd web && npm ci --ignore-scripts --silent
+	@touch $@
+
+web/dist/app.js: web/node_modules/.made $(WEB)
+	@cd web && npm run --silent build -- --logLevel warn
+	@touch $@
+
+$(VENV)/.web: $(VENV)/.dev $(if $(NPM),web/dist/app.js)
+ifeq ($(NPM),)
+	@echo "note: there is no npm, so the pages of ttmem report and ttmem web are not built"
+else
+	@folder=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ttmem/pages/bundle \
+	  && mkdir -p "$$folder" && cp web/dist/app.js web/dist/app.css "$$folder"
+endif
+	@touch $@
+
 demo: $(VENV)/.installed  ## set up, then run a server, simulated devices and the dashboard
 	@$(BIN)/ttmem demo
 
-test: $(VENV)/.agent  ## set up, then run every test
+test: $(VENV)/.agent $(VENV)/.web  ## set up, then run every test
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
-check: $(VENV)/.agent lint  ## lint, and short unit tests without fuzzing; `make test` runs everything
+check: $(VENV)/.agent $(VENV)/.web lint  ## lint, and short unit tests without fuzzing; `make test` runs everything
 	@TTMEM_TESTS=brief $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal \
 	  --ignore-glob 'tests/unit/test_fuzz*' tests/unit
 
-setup: $(VENV)/.agent  ## create .venv with the development tools
+setup: $(VENV)/.agent $(VENV)/.web  ## create .venv with the development tools
 
 agent: $(VENV)/.agent  ## rebuild and install the native agent after a change
 	@$(BIN)/python -c 'from ttmem.agent import require; print(require())'
+
+web: $(VENV)/.web  ## rebuild and install the pages after a change in web/
+	@$(if $(NPM),ls -l web/dist | awk '/app/ {print $$9 ": " $$5 " bytes"}')
+
+web-types: $(VENV)/.dev  ## write web/src/documents.ts, the types of the pages, from the Python schema
+	@$(BIN)/python web/generate_documents.py
+
+web-test: web/node_modules/.made  ## check the types of the pages and run their unit tests
+	@cd web && npm run --silent types && npm run --silent test
 
 native-test: native-test-plain native-test-address native-test-thread  ## run the agent's own tests, also under sanitizers
 
@@ -76,28 +107,29 @@ agent-aarch64: $(VENV)/.dev
 	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 
-lint: $(VENV)/.dev  ## run ruff, mypy --strict and clang-format
+lint: $(VENV)/.dev $(if $(NPM),web/node_modules/.made)  ## run ruff, mypy --strict, clang-format, and tsc on the pages
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy --strict
 	@$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
+	@$(if $(NPM),cd web && npm run --silent types)
 
 format: $(VENV)/.dev  ## format with ruff and clang-format, and apply ruff's fixes
 	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
 	@$(BIN)/ruff format --quiet $(SOURCES)
 	@$(BIN)/clang-format -i $(CXX_SOURCES)
 
-bench: $(VENV)/.agent  ## run the benchmarks and compare them with their budgets
+bench: $(VENV)/.agent $(VENV)/.web  ## run the benchmarks and compare them with their budgets
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fuzz decoders, account and server until stopped (FUZZ_SECONDS=60 for a limit)
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-pictures: $(VENV)/.agent  ## regenerate the pictures in docs/ from real screens
+pictures: $(VENV)/.agent $(VENV)/.web  ## regenerate the pictures in docs/ from real screens
 	@PYTHONPATH=. $(BIN)/python docs/pictures/make.py
 
 # Tests that compare screens with files mention `make screens` in their docstrings.
-screens: $(VENV)/.agent  ## regenerate the screens in tests/data; then read the diff
+screens: $(VENV)/.agent $(VENV)/.web  ## regenerate the screens in tests/data; then read the diff
 	@TTMEM_RENEW_SCREENS=1 $(BIN)/python -m pytest --quiet --numprocesses $(JOBS) \
 	  $$(grep --files-with-matches '^`make screens`' tests/unit/test_*.py tests/integration/test_*.py)
 	@git diff --stat -- tests/data
@@ -114,12 +146,12 @@ $(VENV)/.docs: $(VENV)/.installed
 	@$(PIP) --editable '.[docs]'
 	@touch $@
 
-wheel: $(VENV)/.dev  ## build the files of a release: dist/*.tar.gz and a manylinux wheel
+wheel: $(VENV)/.dev web/dist/app.js  ## build the files of a release: dist/*.tar.gz and a manylinux wheel
 	@rm -rf dist build/wheel
 	@$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")' >/dev/null
-	@TTMEM_REQUIRE_AGENT=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@TTMEM_REQUIRE_AGENT=1 TTMEM_REQUIRE_WEB=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl 2>/dev/null >/dev/null
 	@ls dist
 
 clean:  ## remove everything that was built
-	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache build dist web/dist web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,6 +30,7 @@ from benchmarks import (
     startup,
     top,
     tracking,
+    web_page,
 )
 from benchmarks.report import Report
 
@@ -51,6 +52,7 @@ PARTS = {
     "startup": startup,
     "fit": fit,
     "top": top,
+    "web_page": web_page,
 }
 
 

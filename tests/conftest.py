@@ -24,11 +24,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import browser
 from tests.support import PATIENCE, LegacyClient, Server
 from ttmem.doctor import agent_checks as agent
 from ttmem.doctor import context, endpoints, locate
 
-_KEPT = ("TTMEM_TESTS", "TTMEM_RENEW_SCREENS")
+_KEPT = ("TTMEM_TESTS", "TTMEM_RENEW_SCREENS", browser.REQUIRED)
 _DROPPED = ("TT_", "TTNN_", "TTMEM_", "LC_", "XDG_", "PYTHON", "TEXTUAL_")  # how their names begin
 _SET = {"LANG": "C.UTF-8", "TERM": "xterm-256color", "TZ": "UTC", "TTMEM_SOCKET": "/nonexistent/ttmem.sock"}
 
@@ -158,3 +159,33 @@ def legacy() -> Iterator[Callable[..., LegacyClient]]:
     yield start
     for client in clients:
         client.kill()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser for the tests of a module. The test is skipped if there is none."""
+    with browser.running_browser() as started:
+        yield started
+
+
+@pytest.fixture
+def tabs(chromium: Any) -> Iterator[Callable[..., browser.Tab]]:
+    """Opens tabs. At the end of the test, each must be without errors and must have asked for nothing."""
+    opened: list[browser.Tab] = []
+
+    def open_tab(**keywords: Any) -> browser.Tab:
+        opened.append(browser.Tab(chromium, **keywords))
+        return opened[-1]
+
+    yield open_tab
+    try:
+        for one in opened:
+            one.check()
+    finally:
+        for one in opened:
+            one.close()
+
+
+@pytest.fixture
+def tab(tabs: Callable[..., browser.Tab]) -> browser.Tab:
+    return tabs()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ttmem.collect.memory_reporter import MemoryReporter
 
     # Not from below: nothing that runs inside a workload imports it.
-    load: Any  # ttmem.recording.recording_file.load
+    load: Any  # ttmem.pages.notebook.load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -65,7 +65,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ttmem' has no attribute {name!r}")
     from importlib import import_module
 
-    home = "recording.recording_file" if name == "load" else f"collect.{_HOMES.get(name, 'memory')}"
+    home = "pages.notebook" if name == "load" else f"collect.{_HOMES.get(name, 'memory')}"
     value = globals()[name] = getattr(import_module(f"ttmem.{home}"), name)
     return value
 

@@ -17,10 +17,11 @@ import pytest
 from tests.support import ROOT
 from ttmem import __version__
 
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "src", "native")
+PARTS = ("pyproject.toml", "README.md", "LICENSE", "src", "native", "web")
 AGENT = "ttmem/agent/libttmem_agent.so"
 COMPILED = {AGENT, "ttmem/agent/libttmem_fit.so", "ttmem/agent/ttmem_kernel_compiler"}
 SYMBOLS = "ttmem/agent/symbols.def"
+PAGES = ("app.js", "app.css")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tree")
     for part in PARTS:
         if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+            ignored = shutil.ignore_patterns("__pycache__", "*.so", "node_modules")
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         else:
             shutil.copy(ROOT / part, folder)
     return folder
@@ -66,10 +68,13 @@ def test_the_source_package_has_all_that_a_build_needs(tree: Path, sdist: Path) 
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {
-        str(path.relative_to(tree)) for part in ("src", "native") for path in (tree / part).rglob("*") if path.is_file()
+        str(path.relative_to(tree))
+        for part in ("src", "native", "web/src", "web/style", "web/dist")
+        for path in (tree / part).rglob("*")
+        if path.is_file()
     }
-    assert "native/CMakeLists.txt" in wanted
-    assert wanted <= packed
+    assert {"native/CMakeLists.txt", "web/src/main.tsx"} <= wanted
+    assert wanted | {"web/build.cmake", "web/package-lock.json", "web/.npmrc"} <= packed
 
 
 def test_one_wheel_for_all_pythons_with_the_agent_in_it(tree: Path, sdist: Path, tmp_path: Path) -> None:
@@ -80,7 +85,8 @@ def test_one_wheel_for_all_pythons_with_the_agent_in_it(tree: Path, sdist: Path,
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     sources = {str(path.relative_to(tree / "src")) for path in (tree / "src").rglob("*") if path.is_file()}
-    assert {name for name in packed if name.startswith("ttmem/")} == sources | COMPILED | {SYMBOLS}
+    pages = {f"ttmem/pages/bundle/{name}" for name in PAGES if (tree / "web" / "dist" / name).exists()}
+    assert {name for name in packed if name.startswith("ttmem/")} == sources | COMPILED | {SYMBOLS} | pages
 
     shown = subprocess.run(
         [sys.executable, "-m", "auditwheel", "show", str(wheel)], capture_output=True, text=True, check=True
@@ -108,3 +114,71 @@ def test_who_must_have_the_agent_gets_the_error(tree: Path, tmp_path: Path) -> N
     built = build(tree, tmp_path, CXX="/bin/false", TTMEM_REQUIRE_AGENT="1")
     assert built.returncode != 0
     assert not list(tmp_path.glob("*.whl"))
+
+
+def programs(folder: Path, **scripts: str) -> str:
+    """A PATH with these scripts and what a shell needs, so that no program of the system is found besides."""
+    folder.mkdir()
+    for name, text in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    for name in ("sh", "ln", "env"):
+        (folder / name).symlink_to(shutil.which(name) or f"/bin/{name}")
+    return str(folder)
+
+
+def build_pages(source: Path, tmp_path: Path, **env: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Runs the step that CMake runs for the pages; returns the names of the files that it would install."""
+    cmake = shutil.which("cmake") or str(Path(sys.executable).with_name("cmake"))
+    work = tmp_path / "out"
+    options = {"SOURCE": source, "WORK": work / "work", "BUNDLE": work / "bundle", "PYTHON": sys.executable}
+    command = [cmake, *(f"-D{name}={value}" for name, value in options.items()), "-P", str(source / "build.cmake")]
+    environment = {**os.environ, "TTMEM_REQUIRE_WEB": "", "TTMEM_NODE_FROM_PYPI": "", **env}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done, sorted(path.name for path in (work / "bundle").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("scripts", "reason"),
+    [
+        ({}, "there is no npm on PATH"),
+        ({"node": "echo v18.20.4", "npm": "true"}, "Node.js is '18.20.4'"),
+        ({"node": "echo v22.12.0", "npm": "echo the registry is gone; exit 1"}, "the registry is gone"),
+    ],
+)
+def test_without_npm_the_pages_are_left_out_with_a_warning(
+    scripts: dict[str, str], reason: str, tree: Path, tmp_path: Path
+) -> None:
+    path = programs(tmp_path / "bin", **scripts)
+    done, files = build_pages(tree / "web", tmp_path, PATH=path)
+    assert (done.returncode, files) == (0, [])
+    assert "The pages were not built" in done.stderr
+    assert reason in " ".join(done.stderr.split())
+    done, files = build_pages(tree / "web", tmp_path, PATH=path, TTMEM_REQUIRE_WEB="1")
+    assert done.returncode != 0
+    assert files == []
+
+
+def test_a_source_package_needs_no_npm(tree: Path, tmp_path: Path) -> None:
+    shutil.copytree(tree / "web", tmp_path / "sdist" / "web")
+    (tmp_path / "sdist" / "PKG-INFO").touch()
+    dist = tmp_path / "sdist" / "web" / "dist"
+    dist.mkdir(exist_ok=True)
+    for name in PAGES:
+        (dist / name).write_text(name)
+    done, files = build_pages(dist.parent, tmp_path, PATH=programs(tmp_path / "bin"), TTMEM_REQUIRE_WEB="1")
+    assert done.returncode == 0, done.stderr
+    assert files == sorted(PAGES)
+
+
+def test_npm_builds_the_pages(tree: Path, tmp_path: Path) -> None:
+    """With the packages that are there already instead of the network; the rest is done by the real npm."""
+    npm, modules = shutil.which("npm"), ROOT / "web" / "node_modules"
+    if npm is None or not modules.exists():
+        pytest.skip("needs npm, and web/node_modules of `make web`")
+    linked = f'[ "$1" = ci ] && exec ln -s {modules} node_modules; exec {npm} "$@"'
+    path = programs(tmp_path / "bin", npm=linked)
+    done, files = build_pages(tree / "web", tmp_path, PATH=f"{path}:{os.environ['PATH']}", TTMEM_REQUIRE_WEB="1")
+    assert done.returncode == 0, done.stderr
+    assert files == sorted(PAGES)
+    assert (tmp_path / "out" / "bundle" / "app.js").stat().st_size <= 250_000

@@ -15,7 +15,8 @@ from ttmem.documents import cores
 from ttmem.documents.cores import Cores
 from ttmem.documents.snapshot import take_snapshot
 from ttmem.l1.core_map import CoreMapBuilder
-from ttmem.model.events import Allocated, Extra, Freed, ProgramRun
+from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
+from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 from ttmem.model.schema import PhysicalL1
 
@@ -165,3 +166,34 @@ def test_more_segments_than_anybody_reads_are_cut_off() -> None:
     found = asyncio.run(asked(Cores(many(5_000).ledger), core=(0, 0)))["core"]
     assert len(found["segments"]) == 500
     assert found["listed_to"] == found["segments"][-1]["end"]
+
+
+def test_chips_of_a_mesh_share_one_map_as_long_as_they_are_alike(
+    made: list[CoreMapBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_FIRST_WAIT", PATIENCE)
+    monkeypatch.setattr(cores, "_EVERY", 0.0)
+    monkeypatch.setattr(cores, "_REST", 0)
+    account = Account(N150)
+    for number in range(1, 8):
+        account.apply(DeviceOpened(number, ChipInfo(str(77 + number), geometry=N150)))
+    mesh = tuple(range(8))
+    account.apply(Allocated(mesh, Kind.L1, 1400000, 2048 * 64, extra=Extra(2048 * 64)))
+    maps = Cores(account.ledger)
+
+    def used() -> list[int | None]:
+        made.clear()
+        asyncio.run(maps.refresh())
+        chips = take_snapshot(account.ledger, time="", host="", physical=maps.physical)["chips"]
+        return [chip["memory"]["l1"]["physical"]["used"] for chip in chips]
+
+    whole = 64 * (105824 + 2048)
+    assert (used(), len(made)) == ([whole] * 8, 1)
+    account.apply(Allocated(3, Kind.L1, 1300000, 1024 * 64, extra=Extra(1024 * 64)))
+    assert used() == [whole] * 3 + [whole + 64 * 1024] + [whole] * 4
+    assert len(made) == 2
+    account.apply(Allocated(6, Kind.CB, 105824, 1000 * 64, 5, extra=Extra(cores=GRID)), ProgramRun(6, 5, GRID))
+    found = used()
+    assert found[6] == whole + 64 * 1000
+    assert found[0] == whole
+    assert len(made) == 3

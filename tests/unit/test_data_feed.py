@@ -21,6 +21,7 @@ from tests.support import PATIENCE, wait_until
 from ttmem.documents import unknown_rows as blank
 from ttmem.show.top.parts import data_feed as module
 from ttmem.show.top.parts.data_feed import DataFeed, FeedUpdate
+from ttmem.wire import event_tail
 
 Json = Any  # a document made by hand, or a part of one
 SNAPSHOT = blank.snapshot("2026-01-02T03:04:05.678901Z", "box")
@@ -194,7 +195,7 @@ def events(*lines: str) -> Callable[[socket.socket], None]:
 
 def test_events_are_read_and_read_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream breaks after every two events. Received events stay; the oldest are removed above the limit."""
-    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(event_tail, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(module, "_KEPT_EVENTS", 5)
     api.answers["/events"] = events('data: {"event": "Mark", "text": "a\\u001bb"}', 'event: lost\ndata: {"count": 7}')
     feed = DataFeed(never, api=api.path)

@@ -27,7 +27,7 @@ LAYERS = [
     {"server", "imports", "compare"},
     {"run"},
     {"doctor", "demo"},
-    {"fit"},
+    {"fit", "pages"},
     {"show"},
     {"cli"},
 ]

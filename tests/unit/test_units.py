@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support import ROOT
 from ttmem.model.units import complete, exact, human, parse, short
 
 LAW = settings(max_examples=60)
@@ -121,3 +124,13 @@ def test_what_is_not_all_is_never_said_to_be_all(part: float) -> None:
     text = complete(part)
     assert (text == "100 %") == (part == 1)
     assert abs(float(text.removesuffix(" %")) - 100 * part) <= 0.01 + 1e-9
+
+
+def test_the_pages_write_sizes_in_the_same_way() -> None:
+    """web/tests/format.test.ts checks these cases for the pages."""
+    cases = json.loads((ROOT / "web" / "tests" / "sizes.json").read_text())
+    for case in cases["sizes"]:
+        size = case["size"]
+        assert (human(size), short(size), exact(size)) == (case["human"], case["short"], case["exact"])
+    for case in cases["shares"]:
+        assert complete(case["part"]) == case["text"]

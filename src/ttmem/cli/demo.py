@@ -2,7 +2,8 @@
 """Show everything on simulated devices: a server, a workload in its own processes, and the dashboard.
 
 On a terminal, it opens the dashboard of `ttmem top`, and the workload runs until q is pressed. Elsewhere, or with
---once, the workload runs to its end; then a snapshot of the moment with the most memory and a summary are printed.
+--once, the workload runs to its end; then a snapshot of the moment with the most memory and a summary are printed. With
+--web, it serves the page of `ttmem web` instead of the dashboard, and the workload runs until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError, complain
-from ttmem.cli.options import add_socket, add_utc
+from ttmem.cli.options import add_address, add_socket, add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.documents.pool_amounts import sizes_text
 from ttmem.model.printable import printable
@@ -53,8 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices", default="n150", choices=MACHINES, help="simulated machine (default: n150, four chips)"
     )
     parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after N seconds")
-    parser.add_argument("--once", action="store_true", help="print one snapshot and a summary, also on a terminal")
-    parser.add_argument("--json", action="store_true", help='print the snapshot as JSON, schema "ttmem.snapshot/1"')
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--once", action="store_true", help="print one snapshot and a summary, also on a terminal")
+    form.add_argument("--json", action="store_true", help='print the snapshot as JSON, schema "ttmem.snapshot/1"')
+    form.add_argument("--web", action="store_true", help="serve the live page in a browser, as `ttmem web`")
+    add_address(parser)
     add_socket(parser, "socket of the server to report to (default: $TTMEM_SOCKET if it answers, otherwise its own)")
     add_utc(parser)
 
@@ -76,7 +80,7 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    live = not (args.once or args.json) and _can_draw()
+    live = args.web or (not (args.once or args.json) and _can_draw())
     path = args.socket or _server_of_environment()
     _end_on_signals()
     try:
@@ -191,18 +195,11 @@ class _WorkloadThread(threading.Thread):
 
 
 def _watch(session: DemoSession, args: argparse.Namespace) -> Snapshot:
-    """Show the dashboard until q; returns the last snapshot."""
+    """Show the dashboard until q, or the page until Ctrl-C; returns the last snapshot."""
     workload = _WorkloadThread(session, args.seconds)
     workload.start()
     try:
-        from ttmem.show.top.start import start
-
-        code = start(
-            api=api_path(session.path),
-            readonly=not session.private,  # our own server has only our own workers
-            remember=os.path.join(session.folder, "top.json"),  # choices made here are not kept
-            host=workload,
-        )
+        code = _serve(session, args, workload) if args.web else _show(session, workload)
     finally:
         _end_on_signals()  # the dashboard has replaced the signal handlers
         workload.stop()
@@ -211,6 +208,23 @@ def _watch(session: DemoSession, args: argparse.Namespace) -> Snapshot:
     if code:
         raise SystemExit(code)
     return session.snapshot() if session.running else _after_exit(session)
+
+
+def _show(session: DemoSession, workload: _WorkloadThread) -> int:
+    from ttmem.show.top.start import start
+
+    return start(
+        api=api_path(session.path),
+        readonly=not session.private,  # our own server has only our own workers
+        remember=os.path.join(session.folder, "top.json"),  # choices made here are not kept
+        host=workload,
+    )
+
+
+def _serve(session: DemoSession, args: argparse.Namespace, workload: _WorkloadThread) -> int:
+    from ttmem.cli.web import serve
+
+    return serve(args, api=api_path(session.path), ended=workload.has_ended)
 
 
 def _after_exit(session: DemoSession) -> Snapshot:

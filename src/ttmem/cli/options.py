@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_ROWS = 10_000  # maximum of one answer of the server
+LOOPBACK = "127.0.0.1"
+_WEB_PORT = 8899
 _DEFAULT_DEPTH = 24
 _MAX_DEPTH = 64  # limit of the agent
 
@@ -47,6 +49,25 @@ def api_socket(args: argparse.Namespace) -> str | None:
 
     path = str(args.socket)
     return path if path.endswith(".api.sock") else api_path(path)
+
+
+def add_address(parser: argparse.ArgumentParser) -> None:
+    """For commands that serve a page."""
+    parser.add_argument(
+        "--port", metavar="N", type=_port, default=_WEB_PORT,
+        help=f"TCP port of the page, 0 for any free one (default: {_WEB_PORT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default=LOOPBACK,
+        help=f"address to listen on (default: {LOOPBACK}, which only this machine can reach)",
+    )  # fmt: skip
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
 
 
 def add_chips(parser: argparse.ArgumentParser, help: str) -> None:

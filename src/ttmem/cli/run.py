@@ -39,6 +39,7 @@ from ttmem.show.text import style_of
 from ttmem.wire.endpoint import connect
 
 if TYPE_CHECKING:
+    from ttmem.cli.report import Page
     from ttmem.model.schema import Leaks, Run
 
 _ANSWER_SECONDS = 5.0
@@ -52,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record",
         metavar="FILE",
         help="write a recording to FILE, for `ttmem replay`, `ttmem explain`, and commands with --file",
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="write a page to FILE when the command has ended, as `ttmem report` does"
     )
     parser.add_argument("--quiet", action="store_true", help="print no summary; verdicts and errors are still printed")
     add_socket(parser, "socket of a server that must be there and is reported to (default: the first found, if any)")
@@ -76,15 +80,16 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("there is no command to run; write it after --, for example: ttmem run -- python model.py")
-    if args.json and args.record and os.path.realpath(args.json) == os.path.realpath(args.record):
-        raise UsageError(f"--json and --record name the same file, {args.json}")
+    _check_outputs(args)
     if args.socket is not None:
         _check_server(args.socket)
     out = _open_report(args.json) if args.json else None
+    page = _open_page(args.report) if args.report else None
     gc.set_threshold(10_000, 5, 1_000_000)  # as in the server, for the same reason
     with TemporaryDirectory(prefix="ttmem-run-") as folder:
-        # Leaks are judged by everything that happened, so they need a recording.
-        record = args.record or (os.path.join(folder, "run.ttmem") if args.fail_on_leak else None)
+        # Leaks are judged by everything that happened, so they need a recording. A page is made of one.
+        needed = args.fail_on_leak or page is not None
+        record = args.record or (os.path.join(folder, "run.ttmem") if needed else None)
         with _session(record, command) as session:
             try:
                 ended = launch(command, session, os.environ, args.socket, stacks=stack_frames(args))
@@ -95,8 +100,10 @@ def run(args: argparse.Namespace) -> int:
                 return 127 if isinstance(error.__cause__, FileNotFoundError) else 126
             session.ended(ended.exit_code)
             result = result_of(command, ended, session, socket.gethostname())
+            session.keep_facts(sizing=result.document["sizing"])
         leaks = _leaks(record) if args.fail_on_leak and record is not None else None
-    written = out is None or _write(out, args.json, result.document)
+        written = page is None or record is None or _write_page(page, record)
+    written = (out is None or _write(out, args.json, result.document)) and written
     if not args.quiet:
         style = style_of(sys.stderr, colour=not args.no_color)
         _print(render(result.document, style, args.by or ("line" if args.stacks else "op")))
@@ -104,6 +111,37 @@ def run(args: argparse.Namespace) -> int:
     for line in verdicts.lines:
         _warn(line)
     return verdicts.exit_code or (0 if written else 1)
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Two options must not name the same file."""
+    named: dict[str, str] = {}
+    for option in ("json", "record", "report"):
+        path = getattr(args, option)
+        if path and path != "-":
+            other = named.setdefault(os.path.realpath(path), option)
+            if other != option:
+                raise UsageError(f"--{other} and --{option} name the same file, {path}")
+
+
+def _open_page(path: str) -> Page:
+    from ttmem.cli.report import open_page
+
+    return open_page(path)
+
+
+def _write_page(page: Page, record: str) -> bool:
+    """Whether the page of a run could be written."""
+    from ttmem.cli.report import title_of
+    from ttmem.recording.recording_file import load
+
+    try:
+        with page, load(record) as recording:
+            page.report(recording, title_of(recording, confidential=False))
+    except (OSError, ValueError, CommandError) as error:
+        _warn(f"the page cannot be written: {error}")
+        return False
+    return True
 
 
 def _leaks(record: str) -> Leaks | None:

@@ -170,6 +170,14 @@ class phase:
 
         return measured  # type: ignore[return-value]
 
+    def _repr_html_(self) -> str:
+        """A table of its figures, for notebooks."""
+        from ttmem.collect.phase_table import phase_table
+
+        state = "it has not ended" if self._begun else "nothing in this process measured memory"
+        about = f"measured by the {self.meter}; peaks are {_PEAKS[self.meter]}" if self.meter is not None else state
+        return phase_table(self.name, about if self._stretches or self.meter is None else state, self._stretches)
+
     def _stretch(self, kind: str | None, device: int | None) -> PhaseFigures | None:
         """The figures; None before its end, without a meter, and for a kind that the meter cannot track."""
         kind, device = _known(kind), _device_number(device)

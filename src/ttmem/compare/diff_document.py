@@ -87,7 +87,7 @@ def _lives(pairs: Sequence[Pair]) -> list[schema.DiffLife]:
             continue
         found.append(
             {
-                "key": _key(old, new, "line"),
+                "key": row_key(old, new, "line"),
                 "pool": new.origin.pool.label,
                 "made": new.made,
                 "longer": not new.freed or (old.freed and new.life > old.life),
@@ -112,7 +112,7 @@ def _pool(pool: BreakdownPool, pairs: Iterable[Pair], by: str) -> schema.DiffPoo
                 unchanged["groups"] += 1
                 unchanged["bytes"] += now[1]
             continue
-        key = _key(old, new, by)
+        key = row_key(old, new, by)
         row = rows.setdefault(
             key,
             {"key": key, "what": [], "old_count": 0, "new_count": 0, "old_bytes": 0, "new_bytes": 0, "change": 0},
@@ -148,7 +148,7 @@ def _amounts(one: Held | None) -> tuple[int, int]:
     return (0, 0) if one is None else (one.live, one.bytes)
 
 
-def _key(old: Held | None, new: Held | None, by: str) -> str:
+def row_key(old: Held | None, new: Held | None, by: str) -> str:
     """What a row is called: its properties, and the old ones of those that changed."""
     both = [_parts(one, by) for one in (old, new) if one is not None]
     parts = [

@@ -8,7 +8,7 @@ and under load for nine times as long as it took to build, with its age.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,7 +22,7 @@ from ttmem.l1.core_map import Core, CoreMapBuilder, L1Map
 from ttmem.l1.core_segments import Segment, has_data, segments
 from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
-from ttmem.model.kinds import KERNEL_KINDS
+from ttmem.model.kinds import KERNEL_KINDS, WORKER_L1
 from ttmem.model.unavailable_cores import outside
 
 if TYPE_CHECKING:
@@ -81,19 +81,31 @@ class Cores:
         try:
             shown = shown_chips(self._ledger)
             self._numbers = {chip: found for chip, found in self._numbers.items() if chip in shown}
+            alike: dict[Hashable, list[Chip]] = {}
             for chip in shown:
-                last = self._numbers.get(chip)
-                geometry = _mappable(chip)
-                if geometry is not None and (last is None or last.seq != self._ledger.seq):
-                    made = await self._make(chip, geometry)
-                    found = made.map
-                    self._numbers[chip] = _Numbers(
-                        found.total_used, found.max_core, found.headroom_min, made.seq, made.time
-                    )
-                    await pause()
+                if _mappable(chip) is not None:
+                    alike.setdefault(_contents(chip), []).append(chip)
+            for chips in alike.values():
+                await self._renew_alike(chips)
         finally:
             self._next = monotonic() + max(_EVERY, _REST * (monotonic() - began))
             self._refresh = None
+
+    async def _renew_alike(self, chips: list[Chip]) -> None:
+        """Update the numbers of chips with the same contents, such as those of a mesh: one map is enough for them."""
+        while chips:
+            first, geometry, last = chips[0], _mappable(chips[0]), self._numbers.get(chips[0])
+            if geometry is None or (last is not None and last.seq == self._ledger.seq):
+                chips = chips[1:]
+                continue
+            made = await self._make(first, geometry)
+            found = made.map
+            numbers = _Numbers(found.total_used, found.max_core, found.headroom_min, made.seq, made.time)
+            contents = _contents(first)  # events may have come meanwhile
+            same = {first, *(chip for chip in chips if _contents(chip) == contents)}
+            self._numbers |= dict.fromkeys(same, numbers)
+            chips = [chip for chip in chips if chip not in same]
+            await pause()
 
     def physical(self, chip: Chip) -> schema.PhysicalL1 | None:
         """The current numbers of a chip, with their age; only a table lookup."""
@@ -160,9 +172,33 @@ class Cores:
         return _BuiltMap(survey.map, seq, now, now - began)
 
 
+def all_cores(chip: Chip, geometry: Geometry) -> tuple[schema.Cores, list[schema.CoreDetail]]:
+    """The document of a chip and every core in detail, built at once, for an account that does not change."""
+    survey = CoreMapBuilder(chip, geometry)
+    for holding in chip.holdings:
+        for allocation in holding.allocations():
+            survey.add(allocation)
+    for _ in survey.finish():
+        pass
+    builder = _DocumentBuilder(survey.map, lambda user_id: True)
+    return builder.chip(0.0, None), [builder.detail(core) for core in survey.map.cores]
+
+
 def _mappable(chip: Chip) -> Geometry | None:
     """The geometry of a chip if it is known well enough for a map."""
     return chip.geometry if chip.covered else None
+
+
+def _contents(chip: Chip) -> Hashable:
+    """The same for chips whose maps are the same: what counts on them, and which programs ran last."""
+    counted = tuple(
+        (holding, kind)
+        for holding in chip.holdings
+        for kind in WORKER_L1
+        if (leaf := holding.leaves[kind]) is not None and chip in leaf.chips
+    )
+    resident = tuple((program.holding, program.ident, mask) for program, mask in chip.resident_programs())
+    return counted, resident, chip.launched, bool(chip.covered), chip.geometry
 
 
 def parse_core(text: str) -> tuple[int, int]:
@@ -216,7 +252,7 @@ class _DocumentBuilder:
         beside = outside(chip.info.board, geometry)
         cores = [self._core(core) for core in found.cores]
         core = None if wanted is None else found.core(*wanted)
-        detail = None if core is None else self._detail(core)
+        detail = None if core is None else self.detail(core)
         return {
             "schema": SCHEMA,
             "chip": chip.id,
@@ -277,7 +313,7 @@ class _DocumentBuilder:
     def _number(self, program: Program | None) -> int | None:
         return None if program is None else self._programs.setdefault(program, len(self._programs))
 
-    def _detail(self, core: Core) -> schema.CoreDetail:
+    def detail(self, core: Core) -> schema.CoreDetail:
         found = self._map
         listed = [*islice(segments(found, core), _MOST_SEGMENTS)] if found.known else []
         left_out = bool(listed) and listed[-1].end < found.geometry.l1_size

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 from ttmem.analyze.growth import Past, Steps
@@ -50,7 +49,7 @@ def recorded_leaks(recording: Recording, request: Request, time: float | None = 
     closings = {} if time is not None else past.closings()
     judge = ByRecording(past, request.since, end, closings)
     finder = LeakFinder(end, judge, request)
-    ledger = recording.at(inf if time is None else end).ledger
+    ledger = (recording.at_end() if time is None else recording.at(end)).ledger
     for moment in sorted({end, *closings.values()}):
         account = ledger if moment == end else recording.at(moment).ledger
         for allocation in account.allocations():

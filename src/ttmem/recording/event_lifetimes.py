@@ -11,9 +11,19 @@ import numpy as np
 from ttmem.account.allocations import Allocation, Part
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.model.events import Allocated, DeviceClosed, Freed, ProcessExited, ProgramCompiled, ProgramDestroyed
+from ttmem.model.events import (
+    Allocated,
+    DeviceClosed,
+    Freed,
+    ProcessExited,
+    ProgramCompiled,
+    ProgramDestroyed,
+    ProgramRun,
+    WorkloadRun,
+)
 from ttmem.recording.allocation_table import NEVER, SYSTEM, End, Site
 from ttmem.recording.event_entries import SourceName
+from ttmem.recording.launch_log import Change, LaunchLog, ProgramKey, ProgramPart, Run
 from ttmem.recording.record_arrays import Array
 from ttmem.recording.replay import Stream
 from ttmem.recording.table_indexes import Indexes
@@ -41,6 +51,8 @@ class EventLifetimes:
         self._live: dict[Allocation, int] = {}
         self._programs: list[list[int]] = []  # rows of `ProgramTable`
         self._compiled: dict[tuple[Source, Any, int], int] = {}  # by source, device and program
+        self._parts: dict[int, ProgramPart] = {}  # by row
+        self.log = LaunchLog()
         self.events = 0
         self.exits: dict[Any, int] = {}  # process -> when it exited
 
@@ -54,6 +66,8 @@ class EventLifetimes:
             found = ledger.apply(time, source, event)
             if source is not None and name is not None:
                 self._follow_programs(source, name, event, now)
+                if isinstance(event, (ProgramRun, WorkloadRun)):
+                    self._launched(source, name, event.runs if isinstance(event, WorkloadRun) else (event,), now)
             if kind is ProcessExited and name is not None:
                 self.exits[name.info] = now
             if kind is Allocated and found is not None and found not in self._live:
@@ -92,6 +106,20 @@ class EventLifetimes:
             if row is not None:
                 self._programs[row][-1] = now
 
+    def _launched(self, source: Source, name: SourceName, runs: tuple[ProgramRun, ...], now: int) -> None:
+        found = []
+        for run in runs:
+            holding = source.holdings.get(run.device)
+            if holding is not None:
+                chips = self._indexes.chips(tuple(chip.id for chip in holding.chips))
+                found.append(Run(ProgramKey(self._source_index(name), run.program, chips), run.cores))
+        if found:
+            self.log.add_one(now, Change(tuple(found)))
+
+    def parts(self) -> list[ProgramPart]:
+        """The parts of programs."""
+        return [one._replace(end=self._rows[row][-2]) for row, one in self._parts.items()]
+
     def programs(self) -> list[list[int]]:
         """Rows of `ProgramTable`."""
         return self._programs
@@ -113,9 +141,14 @@ class EventLifetimes:
             site = Site(extra.tag, extra.shape, extra.stack)
         if isinstance(one, Part):
             site = Site(one.origin.tag, None, one.origin.stack or site.stack, site.op)
-        taken = one.taken
+        taken, number = one.taken, indexes.site(site)
+        if isinstance(one, Part):
+            cores = extra.cores if extra is not None else 0
+            key = ProgramKey(source, one.program, chips)
+            self._parts[len(self._rows)] = ProgramPart(key, int(one.kind), one.address, one.size, cores,
+                                                       bool(flags & SHARED), number, now, NEVER)  # fmt: skip
         return [
-            source, chips, -1, indexes.site(site), one.kind, flags, one.program, one.address, one.size, one.counted,
+            source, chips, -1, number, one.kind, flags, one.program, one.address, one.size, one.counted,
             -1 if taken is None else taken, 0, now, NEVER, End.LIVE,
         ]  # fmt: skip
 

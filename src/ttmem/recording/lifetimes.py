@@ -12,6 +12,7 @@ import numpy as np
 from ttmem.recording.allocation_table import AllocationTable, Columns, ProgramTable
 from ttmem.recording.event_entries import SourceName
 from ttmem.recording.event_lifetimes import EventLifetimes
+from ttmem.recording.launch_log import LaunchLog, ProgramPart
 from ttmem.recording.record_arrays import Array
 from ttmem.recording.ring_lifetimes import RingLifetimes
 from ttmem.recording.table_indexes import Indexes
@@ -32,6 +33,8 @@ class Lifetimes(NamedTuple):
     records: int  # of agents
     events: int  # of other sources
     launches: int  # of programs that changed what is in L1
+    launch_logs: list[LaunchLog]  # of each source
+    parts: list[ProgramPart]  # of all programs
 
 
 def lifetimes(recording: Recording, note: Callable[[str], None]) -> Lifetimes:
@@ -72,4 +75,8 @@ def lifetimes(recording: Recording, note: Callable[[str], None]) -> Lifetimes:
     )  # fmt: skip
     by_column = np.array(programs, np.int64).reshape(-1, len(ProgramTable._fields)).T
     records, launches = sum(ring.records for ring in rings), sum(ring.launches for ring in rings)
-    return Lifetimes(table, ProgramTable(*by_column), records, events.events, launches)
+    logs, of_programs = (
+        [events.log, *(ring.log for ring in rings)],
+        [*events.parts(), *(part for ring in rings for part in ring.parts())],
+    )
+    return Lifetimes(table, ProgramTable(*by_column), records, events.events, launches, logs, of_programs)

@@ -129,7 +129,7 @@ def _last_failure(ledger: Ledger) -> float:
 
 
 def _peak(recording: Recording, what: str, find_chip: Callable[[str, Ledger], str] | None) -> Moment:
-    ledger, all_chips = recording.at()[1:]
+    ledger, all_chips = recording.at_end()[1:]
     if not what:
         if not all_chips.peak.value:
             raise MomentError("no buffer was allocated in it, so it has no peak")

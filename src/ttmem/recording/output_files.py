@@ -39,6 +39,8 @@ class FileKind(NamedTuple):
 
 
 RECORDING = FileKind("a recording", re.compile(re.escape(FILE_MAGIC)))
+PAGE_MARK = "<!doctype html><!-- ttmem page -->"  # how a page begins
+PAGE = FileKind("a page of ttmem", re.compile(re.escape(PAGE_MARK.encode())))
 RUN_REPORT = FileKind("a report of `ttmem run`", re.compile(rb'\s*\{\s*"schema"\s*:\s*"ttmem\.run/'))
 
 

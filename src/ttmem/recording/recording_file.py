@@ -70,6 +70,7 @@ class Recording:
         self.facts: dict[str, Any] = {}
         self._files: list[BinaryIO] = []
         self._lifetimes: Lifetimes | None = None
+        self._at_end: Opened | None = None
         self._blocks: list[Block] = []
         self._events: list[Placed] = []
         self._samples: list[Placed] = []
@@ -139,6 +140,12 @@ class Recording:
         head = self._head(None if from_start else self._history_before(time, reached is not None), failure_observer)
         head.advance(time, reached)
         return Opened(head.time, head.ledger, head.all_chips)
+
+    def at_end(self) -> Opened:
+        """The account at the end. It is made once and used by several questions, so nobody may change it."""
+        if self._at_end is None:
+            self._at_end = self.at()
+        return self._at_end
 
     def playhead(
         self, time: float = -inf, reached: Reached | None = None, *, failure_observer: FailureObserver | None = None

@@ -16,10 +16,11 @@ from ttmem.model.events import MAX_SIZE
 from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import NEVER, Allocator, BankRegion, End, Site
 from ttmem.recording.blocks import RecordingError
+from ttmem.recording.launch_log import LaunchLog, ProgramKey, ProgramPart, Run, Workloads
 from ttmem.recording.record_arrays import RECORD_TYPE, Array, RecordArrays
 from ttmem.recording.recorded_ring import RecordedProcess, RecordedRing, Stretch
 from ttmem.recording.table_indexes import Indexes
-from ttmem.wire.agent_ring import PER_CORE, PROGRAM_FRAME, SHARED, WHOLESALE, Mesh, RingError, RingEvent, chip_id
+from ttmem.wire.agent_ring import PER_CORE, PROGRAM_FRAME, RAN, SHARED, WHOLESALE, Mesh, RingError, RingEvent, chip_id
 
 _ALLOCATED, _FREED, _NAMED = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.NAMED)
 _ALL_RECORDS = 1 << 30
@@ -90,6 +91,9 @@ class RingLifetimes:
         self._elsewhere: dict[tuple[int, int, int], int] = {}  # rows without a slot, by mesh, kind and address
         self._destroyed: list[Array] = []  # rows of (program, time)
         self._frames: dict[int, _Program] = {}
+        self._parts: list[ProgramPart] = []
+        self.log = LaunchLog()
+        self._workloads = Workloads(self.log)
         self.launches = 0
         self.records = 0
 
@@ -145,6 +149,7 @@ class RingLifetimes:
             live = live[np.isin(self._allocator.values[live], here)]
             time = int(block["time"][place])
             self._close(live, time, End.DEVICE_CLOSED)
+            self._workloads.closed({view.chips for view in family.values()}, time)
             for number, program in self._frames.items():
                 if program.end == NEVER and program.allocator in here:
                     self._frames[number] = program._replace(end=time)
@@ -156,6 +161,7 @@ class RingLifetimes:
         event = block["event"][first:end]
         for place in (np.flatnonzero(event == RingEvent.PROGRAM) + first).tolist():
             self._compiled(*(int(block[name][place]) for name in ("program", "time", "name", "size", "mesh")))
+        self._follow_launches(block, first, end)
         chosen = np.flatnonzero((event == _ALLOCATED) | (event == _FREED) | (event == _NAMED)) + first
         if not len(chosen):
             return
@@ -284,6 +290,36 @@ class RingLifetimes:
         ring = ring if ring <= MAX_SIZE else 0  # an invalid file may have any
         self._frames[program] = _Program(time if known is None else known.begin, NEVER, name, ring, chips, allocator)
 
+    def _follow_launches(self, block: dict[str, Array], first: int, end: int) -> None:
+        """Launches, and what changes them, in the order of the records."""
+        event = block["event"][first:end]
+        runs = np.flatnonzero(event == RingEvent.RUN) + first
+        changes = np.flatnonzero((event == RingEvent.PROGRAM) | (event == RingEvent.DESTROYED)) + first
+        done = 0
+        for place in changes.tolist():
+            before = int(np.searchsorted(runs, place))
+            self._launched(block, runs[done:before])
+            done = before
+            slot = int(block["slot"][place])
+            if block["event"][place] == RingEvent.DESTROYED:
+                self._workloads.destroyed(slot, int(block["time"][place]))
+            else:
+                self._keep(slot, *(int(block[name][place]) for name in ("per_bank", "program", "mesh", "cores")))
+        self._launched(block, runs[done:])
+
+    def _launched(self, block: dict[str, Array], places: Array) -> None:
+        if len(places):
+            self._workloads.launched(block["time"][places], block["per_bank"][places])
+
+    def _keep(self, slot: int, workload: int, program: int, mesh: int, cores: int) -> None:
+        """The frame of a program; one that the agent's table has no room for is never reported as launched."""
+        if slot < len(self._open):
+            try:
+                key = ProgramKey(self._source, program, self._view(mesh).chips)
+                self._workloads.keep(slot, workload, Run(key, self._ring.mask(cores)))
+            except (RingError, ValueError):
+                pass  # an invalid file may have any
+
     def _end_parts(self) -> None:
         """Programs end when they are destroyed, and their parts with them, if they were not freed before."""
         if not self._destroyed:
@@ -330,7 +366,9 @@ class RingLifetimes:
             block["time"] = block["time"].astype(np.int64) + self._shift
             self._open[new] = self._add(block)
             self._sequences[new] = rows["sequence"]
-        frames = records[(records["sequence"] > 0) & (records["kind"] == PROGRAM_FRAME)]
+        is_frame = (records["sequence"] > 0) & (records["kind"] == PROGRAM_FRAME)
+        frames = records[is_frame]
+        self._launch_again(np.flatnonzero(is_frame), frames, now)
         alive = set(frames["program"].tolist())
         for program, known_frame in self._frames.items():
             if known_frame.end == NEVER and program not in alive:
@@ -340,11 +378,25 @@ class RingLifetimes:
                 self._compiled(int(row["program"]), int(row["time"]) + self._shift, int(row["name"]),
                                int(row["size"]), int(row["mesh"]))  # fmt: skip
 
+    def _launch_again(self, slots: Array, frames: Array, now: int) -> None:
+        """The programs of a table, launched in the order in which each workload was launched last."""
+        self._workloads.forget_all(now)
+        ran: dict[int, int] = {}  # workload -> when
+        for slot, row in zip(slots.tolist(), frames):
+            workload = int(row["per_bank"])
+            self._keep(slot, workload, int(row["program"]), int(row["mesh"]), int(row["cores"]))
+            if int(row["flags"]) & RAN:
+                ran[workload] = max(int(row["time"]), ran.get(workload, 0))
+        ordered = np.array(sorted(ran, key=ran.__getitem__), np.int64)
+        if len(ordered):
+            self._workloads.launched(np.full(len(ordered), now), ordered)
+
     # -- the result ----------------------------------------------------------------------------------------------
 
     def exited(self, time: int) -> None:
         """The process exited: what it still had ended with it."""
         self._end_parts()
+        self._workloads.forget_all(time)
         self._close(np.flatnonzero(self._end.values == NEVER), time, End.PROCESS_EXITED)
         self._frames = {number: one._replace(end=min(one.end, time)) for number, one in self._frames.items()}
 
@@ -355,8 +407,10 @@ class RingLifetimes:
         for name in list(self._chunks[0]) if self._chunks else []:
             columns[name] = np.concatenate([chunk.pop(name) for chunk in self._chunks])
         kept = self._once(columns)
+        sites = self._sites()[kept]
+        self._take_parts(columns, kept, sites)
         yield "source", np.full(len(kept), self._source, np.int32)
-        yield "site", self._sites()[kept]
+        yield "site", sites
         yield "program", self._program.values[kept]
         yield "allocator", self._allocator.values[kept]
         yield "begin", self._begin.values[kept]
@@ -364,6 +418,27 @@ class RingLifetimes:
         yield "ended_by", self._ended_by.values[kept]
         for name in [name for name in columns if name != "cores"]:
             yield name, columns.pop(name)[kept]
+
+    def _take_parts(self, columns: dict[str, Array], kept: Array, sites: Array) -> None:
+        places = np.flatnonzero(self._program.values[kept])
+        rows = kept[places]
+        begin, end, program = self._begin.values[rows], self._end.values[rows], self._program.values[rows]
+        for place, row in enumerate(rows.tolist()):
+            try:
+                cores = self._ring.mask(int(columns["cores"][row]))
+            except (RingError, ValueError):
+                cores = 0
+            key = ProgramKey(self._source, int(program[place]), int(columns["chips"][row]))
+            self._parts.append(
+                ProgramPart(
+                    key, int(columns["kind"][row]), int(columns["address"][row]), int(columns["size"][row]), cores,
+                    bool(columns["flags"][row] & SHARED), int(sites[places[place]]), int(begin[place]), int(end[place]),
+                )
+            )  # fmt: skip
+
+    def parts(self) -> list[ProgramPart]:
+        """The parts of programs; call it after `columns`."""
+        return self._parts
 
     def _once(self, columns: dict[str, Array]) -> Array:
         """The rows without repetitions: a program may report one part twice, such as two circular buffers of a tensor.

@@ -151,8 +151,12 @@ class Session:
 
     def ended(self, exit_code: int) -> None:
         """The command has ended with that code."""
+        self.keep_facts(exit_code=exit_code, ended=self.clock.now())
+
+    def keep_facts(self, **facts: Any) -> None:
+        """Add what is known only after the end to the recording, if there is one."""
         if self._recording is not None:
-            self._recording.add_facts(exit_code=exit_code, ended=self.clock.now())
+            self._recording.add_facts(**facts)
 
     def keep_left(self, source: Source) -> None:
         """A process is about to close its devices, or ended without closing them: keep what it holds as left over."""

@@ -23,6 +23,7 @@ AT_ONCE = "l1_at_once"
 DRAM_TAKEN = "dram_taken"
 L1_TAKEN = "l1_taken"
 TELEMETRY: tuple[Literal["temperature_c", "power_w", "aiclk_mhz"], ...] = ("temperature_c", "power_w", "aiclk_mhz")
+SAMPLED = (DRAM_TAKEN, L1_TAKEN, AT_ONCE, *TELEMETRY)
 _EMPTY = -(1 << 62)  # less than any value, and exact as a float
 _OLD_SECONDS = 5.0
 _MAX_VALUE = (1 << 62) - 1
@@ -134,21 +135,22 @@ class History:
 
     def json(self, step: int, since: float, until: float, chip: str | None, kind: str | None) -> list[HistorySeries]:
         """Every series that matches the filter, as columns."""
-        tier = self.series(step)
-        out: list[HistorySeries] = []
-        for key in sorted(tier.columns):
-            if (chip is None or key[0] == chip) and (kind is None or key[1] == kind):
-                rows = tier.read(key, since, until)
-                out.append(
-                    {
-                        "chip": key[0],
-                        "kind": key[1],
-                        "time": [row[0] for row in rows],
-                        "last": [row[1] for row in rows],
-                        "max": [row[2] for row in rows],
-                    }
-                )
-        return out
+        return [
+            self.one(step, since, until, key)
+            for key in sorted(self.series(step).columns)
+            if (chip is None or key[0] == chip) and (kind is None or key[1] == kind)
+        ]
+
+    def one(self, step: int, since: float, until: float, key: tuple[str, str]) -> HistorySeries:
+        """The series of a chip and a kind."""
+        rows = self.series(step).read(key, since, until)
+        return {
+            "chip": key[0],
+            "kind": key[1],
+            "time": [row[0] for row in rows],
+            "last": [row[1] for row in rows],
+            "max": [row[2] for row in rows],
+        }
 
 
 def sampled(

@@ -7,6 +7,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -22,13 +23,17 @@ _MAX_PARAMETERS = 100
 _REFUSE_SECONDS = 2.0
 
 
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
 class Request(NamedTuple):
-    """A request and its user: ``user_id`` is None over TCP."""
+    """A request and its user: ``user_id`` is None over TCP. Names of headers are in lower case."""
 
     method: str
     path: str
     query: dict[str, str]
     user_id: int | None
+    headers: Mapping[str, str] = _NO_HEADERS
 
 
 class Response(NamedTuple):
@@ -38,6 +43,7 @@ class Response(NamedTuple):
     status: int = 200
     content_type: str = "application/json"
     length: int | None = None  # of all pieces, if that is known
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class HttpError(Exception):
@@ -80,11 +86,18 @@ def _rows_text(data: Mapping[str, object]) -> str:
 class HttpServer:
     """Serves one handler on any number of sockets."""
 
-    def __init__(self, handler: Handler, report: Callable[[str], None], most: int = 256) -> None:
-        """``most`` is the limit of open connections; one user may have half of them."""
+    def __init__(
+        self,
+        handler: Handler,
+        report: Callable[[str], None],
+        most: int = 256,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """``most`` is the limit of open connections; one user may have half of them. All answers have ``headers``."""
         self._handler = handler
         self._report = report
         self._most = most
+        self._headers = headers
         self._tasks: dict[asyncio.Task[None], int | None] = {}
         self._closed = False
 
@@ -147,7 +160,7 @@ class HttpServer:
             path = "?"
             try:
                 path, query = _target(head)
-                response = await self._handler(Request(method, path, query, user_id))
+                response = await self._handler(Request(method, path, query, user_id, _headers(head)))
             except HttpError as error:
                 response = _sorry(error.status, str(error))
             except (KeyboardInterrupt, asyncio.CancelledError):
@@ -186,6 +199,7 @@ class HttpServer:
     ) -> None:
         body = response.body
         headers = [("content-type", response.content_type), ("cache-control", "no-store")]
+        headers += [*self._headers, *response.headers]
         length = len(body) if isinstance(body, bytes) else response.length
         if length is not None:
             headers.append(("content-length", str(length)))
@@ -224,6 +238,16 @@ def _target(head: h11.Request) -> tuple[str, dict[str, str]]:
     if not path.startswith("/"):
         raise HttpError(400, f"the request is for {target[:100]!r}; a target begins with /")
     return path, query
+
+
+def _headers(head: h11.Request) -> dict[str, str]:
+    """The headers of a request. A header that was sent several times has all values, as in RFC 9110."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:
+        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+        apart = "; " if name == "cookie" else ", "
+        found[name] = f"{found[name]}{apart}{value}" if name in found else value
+    return found
 
 
 def _bytes(data: bytes | None) -> bytes:

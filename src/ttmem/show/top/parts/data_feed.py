@@ -7,7 +7,6 @@ import json
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
@@ -17,8 +16,8 @@ from ttmem.documents.local_snapshot import LocalSnapshot, no_account
 from ttmem.model.printable import printable
 from ttmem.show.text import Style
 from ttmem.show.top.dashboard_state import Answer
-from ttmem.wire.api_client import ApiError, NoServer, api_paths, get
-from ttmem.wire.endpoint import connect_any
+from ttmem.wire.api_client import ApiError, NoServer, get
+from ttmem.wire.event_tail import EventTail
 
 if TYPE_CHECKING:
     from ttmem.model.schema import Snapshot
@@ -29,8 +28,6 @@ _ANSWER_SECONDS = 2.0  # for a server
 _LONG_ANSWER_SECONDS = 10.0  # for requests that may examine every live allocation
 _REST_RATIO = 5  # pause after an answer, as a multiple of its time, to limit the load of the server
 _KEPT_EVENTS = 1000
-_STREAM_SILENCE_SECONDS = 20.0  # the server sends something every 15 s
-_RETRY_SECONDS = 1.0  # until a broken stream is opened again
 _ESCAPE = re.compile(rb'\\[^"\\/]')  # in JSON, of a character that may not be printable
 
 
@@ -81,7 +78,7 @@ class DataFeed:
         self._wake = threading.Event()
         self._closed = False
         self._answered = False  # whether the server has answered since it was last absent
-        self._stream: _Stream | None = None
+        self._stream: EventTail[Any] | None = None
         self._chip_ids: dict[str, str] = {}  # real ids of chips whose shown ids differ
         self._thread = threading.Thread(target=self._run, daemon=True, name="feed")
 
@@ -167,8 +164,9 @@ class DataFeed:
         return answers
 
     def _events(self) -> dict[str, Any]:
-        self._stream = self._stream or _Stream(self._api, self._clean)
-        return self._stream.answer()
+        if self._stream is None:
+            self._stream = EventTail(self._api, lambda text: self._clean(json.loads(text)), _KEPT_EVENTS)
+        return {"events": self._stream.events()[0], "lost": self._stream.lost, "since": self._stream.since}
 
     def _ask(self, path: str, patience: float) -> Any:
         body = get(with_real_ids(path, self._chip_ids), socket_path=self._api, timeout=patience)
@@ -203,55 +201,3 @@ def with_real_ids(path: str, chip_ids: dict[str, str]) -> str:
     if not chip_ids or not query:
         return path
     return f"{route}?{urlencode([(name, chip_ids.get(value, value)) for name, value in parse_qsl(query)])}"
-
-
-class _Stream:
-    """Reads the server's events in a separate thread, and keeps the last ones."""
-
-    def __init__(self, api: str | None, clean: Callable[[Any], Any]) -> None:
-        self._api, self._clean = api, clean
-        self._events: deque[Any] = deque(maxlen=_KEPT_EVENTS)
-        self._lost = 0
-        self._since: float | None = None  # seconds since 1970
-        self._sock: Any = None
-        self._closed = threading.Event()
-        threading.Thread(target=self._run, daemon=True, name="events").start()
-
-    def answer(self) -> dict[str, Any]:
-        return {"events": list(self._events), "lost": self._lost, "since": self._since}
-
-    def close(self) -> None:
-        self._closed.set()
-        sock = self._sock
-        if sock is not None:
-            try:
-                sock.shutdown(2)
-            except OSError:
-                pass
-
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            try:
-                self._read()
-            except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-                pass  # it is opened again; requests for the snapshot report a missing server
-            self._closed.wait(_RETRY_SECONDS)
-
-    def _read(self) -> None:
-        paths = [self._api] if self._api is not None else api_paths()
-        sock, _ = connect_any(paths, _STREAM_SILENCE_SECONDS, check=self._api is None)
-        with sock, sock.makefile("rb") as lines:
-            self._sock = sock
-            self._since = self._since or time.time()
-            sock.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: ttmem\r\n\r\n".encode("ascii"))
-            told_lost = False
-            for line in lines:
-                if self._closed.is_set():
-                    return
-                if line.startswith(b"data:"):
-                    event = self._clean(json.loads(line[5:]))
-                    if told_lost:
-                        self._lost += event.get("count", 0)
-                    else:
-                        self._events.append(event)
-                told_lost = line.startswith(b"event: lost")

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/** All processes, and what the chosen one has on each chip. */
+import type { ChipShare, Phases, ProcessRow } from "../documents";
+import { bytesOf, exact, short } from "../parts/format";
+import { Table } from "../parts/table";
+import { useDocument } from "./live_data";
+import { ProcessTable } from "./process_table";
+import type { ViewProps } from "./view_props";
+
+const PHASES_MS = 2000;
+
+export function ProcessesView(props: ViewProps) {
+  const chosen = props.snapshot.processes.find((one) => one.pid !== null && one.pid === props.pid) ?? null;
+  return (
+    <>
+      <section class="panel">
+        <h2>Processes</h2>
+        <ProcessTable {...props} />
+      </section>
+      {chosen === null ? (
+        <p class="live-soft">Choose a process to see what it has on each chip.</p>
+      ) : (
+        <>
+          <Shares process={chosen} props={props} />
+          {chosen.state === "tracked" && <PhasesPanel pid={chosen.pid ?? 0} />}
+        </>
+      )}
+    </>
+  );
+}
+
+function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
+  const { names } = props;
+  const kinds = [...new Set(process.chips.flatMap((one) => Object.keys(one.kinds)))];
+  const column = (key: string, label: string, title: string, of: (row: ChipShare) => number | null) => ({
+    key, label, title, right: true, value: of,
+    render: (row: ChipShare) => <span title={bytesOf(of(row))}>{short(of(row))}</span>,
+  });
+  return (
+    <section class="panel">
+      <h2>
+        pid {process.pid} {process.name} <span>on each of its chips, in bytes on that chip</span>
+      </h2>
+      {process.last_failure !== null && (
+        <p class="bad">
+          Last failed allocation: {process.last_failure.text.split("\n")[0]} {process.last_failure.operation ?? ""} {process.last_failure.line ?? ""}
+        </p>
+      )}
+      {process.sources.filter((one) => one.trouble !== null).map((one) => (
+        <p key={one.name} class="live-soft">{one.name}: {one.trouble}</p>
+      ))}
+      <Table
+        label={`Memory of pid ${process.pid}`}
+        rows={process.chips}
+        id={(row) => row.chip}
+        first={32}
+        sort="chip"
+        chooseTitle="Show the allocations on this chip"
+        onChoose={(row) => {
+          props.setChip(row.chip);
+          props.show("Allocations");
+        }}
+        columns={[
+          { key: "chip", label: "chip", value: (row) => names.number.get(row.chip) ?? row.chip, render: (row) => names.of(row.chip) },
+          { key: "device", label: "device", title: "number of the chip in this process", value: (row) => row.metal_id, right: true },
+          column("dram", "DRAM", "requested bytes", (row) => row.dram),
+          column("peak_dram", "peak DRAM", "the highest value", (row) => row.peak_dram),
+          column("l1", "L1, all kinds", "everything it holds in L1; cached programs take turns there", (row) => row.l1),
+          ...kinds.filter((kind) => kind !== "dram").map((kind) => column(kind, kind, `bytes of the kind ${kind}`, (row) => row.kinds[kind] ?? 0)),
+        ]}
+      />
+    </section>
+  );
+}
+
+function PhasesPanel({ pid }: { pid: number }) {
+  const phases = useDocument<Phases>(`phases?pid=${pid}`, PHASES_MS).data;
+  const open = phases?.processes.flatMap((one) => one.open) ?? [];
+  const ended = phases?.processes.flatMap((one) => one.ended) ?? [];
+  if (open.length + ended.length === 0) return null;
+  return (
+    <section class="panel">
+      <h2>
+        Phases <span>{open.length > 0 ? `now in ${open.map((one) => one.path ?? "a phase").join(", ")}` : "none is open"}</span>
+      </h2>
+      <Table
+        label="Phases"
+        rows={ended}
+        id={(row) => row.path ?? ""}
+        sort="-seconds"
+        columns={[
+          { key: "path", label: "phase", value: (row) => row.path, wide: true },
+          { key: "runs", label: "runs", value: (row) => row.runs, right: true },
+          { key: "seconds", label: "seconds", value: (row) => row.seconds, render: (row) => row.seconds.toFixed(3), right: true },
+          {
+            key: "dram",
+            label: "peak DRAM per chip",
+            value: (row) => peakOf(row.rows, "dram"),
+            render: (row) => exact(peakOf(row.rows, "dram")),
+            right: true,
+          },
+          { key: "l1", label: "peak L1 buffers per chip", value: (row) => peakOf(row.rows, "l1"), render: (row) => exact(peakOf(row.rows, "l1")), right: true },
+        ]}
+      />
+    </section>
+  );
+}
+
+function peakOf(rows: readonly { pool?: string; peak: number }[], pool: string): number | null {
+  const found = rows.filter((row) => row.pool === pool).map((row) => row.peak);
+  return found.length === 0 ? null : Math.max(...found);
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What was live at the moment, or changed in the window, summed by line, operation, shape, part of a program or kind. */
+import { useMemo } from "preact/hooks";
+import { usePageColours } from "../parts/canvas";
+import { css, kindColour } from "../parts/colours";
+import { bytesOf, grouped, percent, short, signed } from "../parts/format";
+import type { TableColumn } from "../parts/table";
+import { Table } from "../parts/table";
+import type { SumRow } from "./roll_up";
+import { rollUpBy } from "./roll_up";
+import { BY } from "./state";
+import type { By } from "./state";
+import type { View } from "./view";
+import { kindWords, poolNote, shortLine } from "./words";
+
+const BY_WORDS: Record<By, string> = {
+  line: "Line", op: "Operation", shape: "Shape", part: "Part of a program", kind: "Kind",
+};
+
+export function OriginTable({ view }: { view: View }) {
+  const { report, state, change, amounts, mask, window } = view;
+  const { theme } = usePageColours();
+  const rows = useMemo(
+    () => (amounts === null ? [] : rollUpBy(report, state.by, amounts, mask)),
+    [report, state.by, amounts, mask],
+  );
+  const total = rows.reduce((sum, row) => sum + row.bytes, 0);
+  const columns = useMemo(() => {
+    const size = (key: keyof SumRow & ("bytes" | "allocated" | "freed"), label: string, title: string): TableColumn<SumRow> => ({
+      key, label, title, right: true, value: (row) => row[key],
+      render: (row) => <span title={bytesOf(row[key])}>{short(row[key])}</span>,
+    });
+    const number = (key: "count" | "made" | "ended" | "sites", label: string, title: string): TableColumn<SumRow> => ({
+      key, label, title, right: true, value: (row) => row[key], render: (row) => grouped(row[key]),
+    });
+    const listed: TableColumn<SumRow>[] = [
+      {
+        key: "key", label: BY_WORDS[state.by], wide: true, value: (row) => row.key,
+        render: (row) => (
+          <span class={row.known ? "origin" : "origin soft"} title={row.key}>
+            <i style={{ background: css(kindColour(report.kinds[[...row.kinds][0]], theme)) }} />
+            {state.by === "line" ? shortLine(row.key) : state.by === "kind" ? kindWords(row.key) : row.key}
+          </span>
+        ),
+      },
+      size("bytes", "Live", window ? "Bytes live at the end of the window, per chip" : "Bytes live at the moment, per chip"),
+      {
+        key: "share", label: "Share", right: true, value: (row) => row.bytes,
+        render: (row) => (
+          <span class="share">
+            <i style={{ width: `${total > 0 ? (100 * row.bytes) / total : 0}%` }} />
+            {total > 0 ? percent(row.bytes / total) : ""}
+          </span>
+        ),
+      },
+      number("count", "Allocations", "Allocations that are live"),
+    ];
+    if (window) {
+      listed.push(
+        {
+          key: "change", label: "Change", title: "Live bytes at the end of the window, less those at its begin", right: true,
+          value: (row) => row.change,
+          render: (row) => (
+            <span class={row.change > 0 ? "more" : row.change < 0 ? "less" : "soft"} title={bytesOf(row.change)}>
+              {signed(row.change)}
+            </span>
+          ),
+        },
+        size("allocated", "Allocated", "Bytes allocated in the window"),
+        number("made", "times", "Allocations made in the window"),
+        size("freed", "Freed", "Bytes freed in the window"),
+        number("ended", "times ", "Allocations freed in the window"),
+      );
+    }
+    listed.push(number("sites", "Call sites", "Different combinations of operation, shape, line and stack"));
+    return listed;
+  }, [report, state.by, window, total, theme]);
+  return (
+    <>
+      <div class="toolbar">
+        <div class="segmented" role="group" aria-label="Sum by">
+          {BY.map((by) => (
+            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>
+              {BY_WORDS[by]}
+            </button>
+          ))}
+        </div>
+        <span class="soft">{poolNote(state.pool)}</span>
+      </div>
+      <Table
+        key={`${state.by} ${window}`}
+        label={`Memory by ${BY_WORDS[state.by].toLowerCase()}`}
+        columns={columns} rows={rows} id={(row) => row.key} sort={window ? "-allocated" : "-bytes"} first={14}
+        chosen={(row) => state.only?.by === state.by && state.only.key === row.key}
+        chooseTitle="Show only this in all views; again: show everything"
+        onChoose={(row) =>
+          change({ only: state.only?.by === state.by && state.only.key === row.key ? null : { by: state.by, key: row.key } })
+        }
+        empty={view.noSums ?? (amounts === null ? "Decoding…" : "Nothing was live at this moment that passes the filters.")}
+        note={`${short(total)} live in all rows, per chip`}
+      />
+    </>
+  );
+}

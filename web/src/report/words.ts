@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Names of pools and panels, as docs/glossary.md has them. */
+
+const POOLS: Record<string, string> = {
+  dram: "DRAM", l1_buffers: "L1 buffers", programs: "Cached programs", host: "Host memory",
+  system: "The runtime's own",
+};
+const PANELS: Record<string, string> = {
+  dram: "DRAM per chip", l1: "L1 per chip", programs: "Cached programs per chip", events: "Events per second",
+  host: "Host memory",
+};
+
+export function poolWords(pool: string): string {
+  return POOLS[pool] ?? pool;
+}
+
+/** What a sum of a pool means, where it is not simply memory in use. */
+export function poolNote(pool: string): string | null {
+  return pool === "programs" ? "Cached programs take turns in L1: their sum is more than they use at one time." : null;
+}
+
+export function panelWords(panel: string): string {
+  return PANELS[panel] ?? panel;
+}
+
+export { kindWords } from "../parts/kind_words";
+
+/** The last part of a path and the line, for narrow places: "/srv/llama/model.py:20 main" is "model.py:20 main". */
+export function shortLine(line: string): string {
+  const path = /^(\S*\/)(?=[^/\s]+:\d+)/.exec(line);
+  return path === null ? line : line.slice(path[1].length);
+}

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vite puts imported style sheets into dist/app.css.
+declare module "*.css";
