@@ -1485,10 +1485,21 @@ export interface Fit {
   command: string[];
   ttnn: FitTtnn;
   real_kernels: boolean;
+  fake_weights: boolean;
+  varied: FitVaried[];
   boards: FitBoard[];
   borders: FitBorder[];
   smallest: string | null;
   exit_code: number;
+}
+
+/** One --vary: a list of values, or a range in which the largest value that fits is searched. */
+export interface FitVaried {
+  name: string;
+  searched: boolean;
+  values: number[];
+  first: number;
+  last: number;
 }
 
 /** The largest value of a range that fits on a machine, for one combination of the other values. */
@@ -1508,10 +1519,16 @@ export interface WhatIf {
   schema: "ttmem.what_if/1";
   recording: string;
   left_out: number;
+  devices: WhatIfDevice[];
+  exit_code: number;
+}
+
+/** A device, or a mesh of devices in lock step, which has one allocator. */
+export interface WhatIfDevice {
+  numbers: number[];
   exact: boolean;
   recorded: WhatIfRun;
   changed: WhatIfRun;
-  exit_code: number;
 }
 
 export interface WhatIfRun {
@@ -1561,7 +1578,8 @@ export interface FitBoard {
   l1: FitL1 | null;
   l1_small: FitRegion | null;
   trace: FitTrace | null;
-  programs: number;
+  programs: number | null;
+  kernel_ring: FitRing | null;
   unknown: FitUnknown[];
   notes: string[];
   output: string[];
@@ -1601,6 +1619,7 @@ export interface FitKv {
 export interface FitL1 {
   bank_size: number;
   buffers_peak: number | null;
+  reserved_peak: number | null;
   largest_free_min: number | null;
   headroom: number | null;
   operation: string | null;
@@ -1611,6 +1630,13 @@ export interface FitL1 {
 export interface FitRegion {
   declared: number;
   needed: number;
+}
+
+/** The kernel ring of a core, and the program that needs most of it. */
+export interface FitRing {
+  size: number;
+  needed: number;
+  operation: string | null;
 }
 
 export interface FitTrace {

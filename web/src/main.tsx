@@ -8,6 +8,7 @@ import type { Page } from "./data/embedded";
 import { readPage } from "./data/embedded";
 import { ServedReport, servedSection } from "./data/served";
 import { DiffPage } from "./diff/diff_page";
+import { FitPage } from "./fit/fit_page";
 import { LivePage } from "./live/live_page";
 import { applySavedTheme } from "./parts/theme";
 import { ReportPage } from "./report/report_page";
@@ -34,6 +35,8 @@ function view(page: Page) {
       );
     case "diff":
       return <DiffPage diff={page.diff} />;
+    case "fit":
+      return <FitPage fit={page.fit} made={page.made} />;
     case "live":
       return <LivePage page={page} />;
   }

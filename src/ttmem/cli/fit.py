@@ -18,10 +18,13 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from time import time
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError, complain
 from ttmem.cli.options import size
+from ttmem.cli.report import open_page
+from ttmem.documents.common_text import local_time
 from ttmem.fit.answers import Asker, answers
 from ttmem.fit.cluster_file import ClusterFileError, read_cluster_file
 from ttmem.fit.describe import describe
@@ -57,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--describe", action="store_true", help="print a description of this machine for --board FILE.yaml, and exit"
     )
     parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.fit/1"')
+    parser.add_argument("--html", metavar="FILE", help="also write the answer as a page; it works offline")
     parser.add_argument(
         "--until",
         metavar="WHEN",
@@ -133,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
     if shutil.which(command[0]) is None and not os.path.exists(command[0]):
         complain(f"ttmem fit: cannot run {command[0]}: there is no such program")
         return 127
+    page = None if args.html is None else open_page(args.html)  # before the runs, which may take long
     progress = Progress(sys.stderr)
     try:
         ttnn = ttnn_of(command, os.environ, args.python)
@@ -150,6 +155,10 @@ def run(args: argparse.Namespace) -> int:
     document = fit_document(command, options, found.runs, found.borders, args.vary, anywhere=args.board == _ALL)
     if kept.used:
         complain(f"ttmem fit: {kept.used} of {len(found.runs)} runs were kept from earlier calls; --fresh repeats them")
+    if page is not None:
+        with page:
+            content = {"page": "fit", "fit": document, "made": local_time(time())}
+            page.write(f"ttmem fit: {' '.join(command)}", (content, {}))
     if args.json:
         print(json.dumps(document))
     else:
@@ -171,6 +180,8 @@ def _describe(args: argparse.Namespace) -> int:
 def _replay(args: argparse.Namespace) -> int:
     if args.command or args.vary or args.until:
         raise UsageError("--replay repeats a recording, so it takes no command, no --vary and no --until")
+    if args.html is not None:
+        raise UsageError("--html: there is no page of --replay; use --json for its figures")
     if args.board is not None and args.board not in BOARDS:
         raise UsageError(f"--board: there is no board {args.board!r}; choose one from {', '.join(BOARDS)}")
     early = None

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the HTML file has inside: the JSON document of the page, and texts of binary sections. */
-import type { DiffReport, LivePage, Report } from "../documents";
+import type { DiffReport, Fit, LivePage, Report } from "../documents";
 
 /** What the live page knows from the start. Everything else it asks from `ttmem web`. */
 export interface LiveStart {
@@ -9,7 +9,11 @@ export interface LiveStart {
 }
 
 /** `served`: by `ttmem web`, which answers for sections; else the file has them. */
-export type Page = { page: "report"; report: Report; served?: boolean } | { page: "diff"; diff: DiffReport } | LiveStart;
+export type Page =
+  | { page: "report"; report: Report; served?: boolean }
+  | { page: "diff"; diff: DiffReport }
+  | { page: "fit"; fit: Fit; made: string }
+  | LiveStart;
 
 export function readPage(): Page {
   const element = document.getElementById("ttmem-page");
