@@ -57,16 +57,16 @@ web/node_modules/.made: web/package.json web/package-lock.json
 	@cd web && npm ci --ignore-scripts --silent
 	@touch $@
 
-web/dist/app.js: web/node_modules/.made $(WEB)
-	@cd web && npm run --silent build -- --logLevel warn
+web/dist/live.js: web/node_modules/.made $(WEB)
+	@cd web && rm -rf dist && npm run --silent build
 	@touch $@
 
-$(VENV)/.web: $(VENV)/.dev $(if $(NPM),web/dist/app.js)
+$(VENV)/.web: $(VENV)/.dev $(if $(NPM),web/dist/live.js)
 ifeq ($(NPM),)
 	@echo "note: there is no npm, so the pages of ttmem report and ttmem web are not built"
 else
 	@folder=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ttmem/pages/bundle \
-	  && mkdir -p "$$folder" && cp web/dist/app.js web/dist/app.css "$$folder"
+	  && mkdir -p "$$folder" && cp web/dist/* "$$folder"
 endif
 	@touch $@
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds SOURCE (the folder web/) in WORK and copies app.js and app.css to BUNDLE. If that fails, it only warns: the
+# Builds SOURCE (the folder web/) in WORK and copies scripts and style sheets to BUNDLE. If that fails, it only warns: the
 # agent and the commands are worth having without pages. With TTMEM_REQUIRE_WEB=1 in the environment it fails.
 cmake_minimum_required(VERSION 3.18)
 
@@ -13,8 +13,8 @@ endfunction()
 
 file(REMOVE_RECURSE "${BUNDLE}")
 # A source package has the built files; there, npm is not needed.
-if(EXISTS "${SOURCE}/../PKG-INFO" AND EXISTS "${SOURCE}/dist/app.js")
-  file(COPY "${SOURCE}/dist/app.js" "${SOURCE}/dist/app.css" DESTINATION "${BUNDLE}")
+if(EXISTS "${SOURCE}/../PKG-INFO" AND EXISTS "${SOURCE}/dist/report.js")
+  file(COPY "${SOURCE}/dist/" DESTINATION "${BUNDLE}")
   return()
 endif()
 
@@ -52,4 +52,4 @@ foreach(step IN ITEMS "ci;--ignore-scripts;--omit=dev;--no-audit;--no-fund" "run
     return()
   endif()
 endforeach()
-file(COPY "${WORK}/dist/app.js" "${WORK}/dist/app.css" DESTINATION "${BUNDLE}")
+file(COPY "${WORK}/dist/" DESTINATION "${BUNDLE}")

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vite puts imported style sheets into dist/app.css.
+// Vite puts imported style sheets into the style sheet of the page.
 declare module "*.css";

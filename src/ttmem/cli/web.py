@@ -16,6 +16,7 @@ import asyncio
 import getpass
 import webbrowser
 from collections.abc import Callable
+from typing import Literal
 from urllib.parse import urlsplit
 
 from ttmem.cli import CommandError, UsageError, complain
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
     with opened(args.file) as recording:
         title = title_of(recording, confidential=False)
-        return _serve(lambda found, ssh: RecordedContent(found, recording, title), args, args.public_url)
+        return _serve("report", lambda found, ssh: RecordedContent(found, recording, title), args, args.public_url)
 
 
 def serve(
@@ -75,10 +76,11 @@ def serve(
     def content(found: Bundle, ssh: str | None) -> Content:
         return LiveContent(found, api, user=_user(), ssh=ssh, root=root)
 
-    return _serve(content, args, public_url, ended)
+    return _serve("live", content, args, public_url, ended)
 
 
 def _serve(
+    page: Literal["report", "live"],
     content: Callable[[Bundle, str | None], Content],
     args: argparse.Namespace,
     public_url: str | None,
@@ -86,7 +88,7 @@ def _serve(
 ) -> int:
     """Listen, print the address, and serve."""
     try:
-        found = load_bundle()
+        found = load_bundle(page)
         sock = listen(args.host, args.port)
     except (BundleMissing, WebError) as error:
         raise CommandError(str(error)) from None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ttmem.recording.output_files import PAGE_MARK
 
@@ -26,12 +26,12 @@ class Bundle(NamedTuple):
     style: str
 
 
-def load_bundle() -> Bundle:
-    """The script and the style sheet that were installed with ttmem."""
+def load_bundle(name: Literal["report", "live"] = "report") -> Bundle:
+    """The script and the style sheet of a page, installed with ttmem: of pages that are files, or of the live page."""
     # Through "ttmem": an editable install has the sources in src/ and the bundle in site-packages, as the agent.
     folder = resources.files("ttmem") / "pages" / _BUNDLE
     try:
-        return Bundle((folder / "app.js").read_text("utf-8"), (folder / "app.css").read_text("utf-8"))
+        return Bundle((folder / f"{name}.js").read_text("utf-8"), (folder / f"{name}.css").read_text("utf-8"))
     except (OSError, ValueError):
         raise BundleMissing(
             "the script of the pages is missing: ttmem was built without npm. Install a wheel of ttmem, or install "
