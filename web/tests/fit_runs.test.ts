@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Fit, FitBoard, FitBorder } from "../src/documents";
-import { borderWords, runName, searchCells, together } from "../src/fit/fit_runs";
+import { borderWords, firstRun, ordered, runName, searchCells, together } from "../src/fit/fit_runs";
 
 function run(batch: number, verdict: FitBoard["verdict"], board = "n150", seq = "1024"): FitBoard {
   return { board, values: { batch: String(batch), seq }, verdict } as unknown as FitBoard;
@@ -34,10 +34,27 @@ describe("the picture of a search", () => {
   });
 });
 
+describe("runs", () => {
+  it("are in the order of machines and values, whatever order a search had", () => {
+    const shuffled = { ...fit, boards: [fit.boards[3], fit.boards[4], ...fit.boards.slice(0, 3), fit.boards[5]] };
+    expect(ordered(shuffled).map(runName)).toEqual([
+      "n150 batch=1 seq=1024", "n150 batch=4 seq=1024", "n150 batch=5 seq=1024", "n150 batch=8 seq=2048",
+      "n150 batch=10 seq=1024", "p150 batch=7 seq=1024",
+    ]);
+  });
+
+  it("above a border are shown first, then those that do not fit", () => {
+    expect(firstRun(fit)).toBe("n150 batch=5 seq=1024");
+    expect(firstRun({ ...fit, borders: [] })).toBe("n150 batch=5 seq=1024");
+    expect(firstRun({ ...fit, borders: [], boards: [run(1, "fits"), run(2, "fits")] })).toBe("n150 batch=2 seq=1024");
+    expect(firstRun({ ...fit, borders: [], boards: [] })).toBe("");
+  });
+});
+
 describe("words", () => {
   it("name the border, what is above it, and values that fit again", () => {
     expect(borderWords(border)).toBe("largest batch 4; 5 does not fit");
-    expect(borderWords({ ...border, next: null, next_verdict: null })).toBe("largest batch 4; the end of the range");
+    expect(borderWords({ ...border, next: null, next_verdict: null })).toBe("largest batch 4, the end of the range");
     expect(borderWords({ ...border, largest: null, next: 1 })).toBe("no batch fits; 1 does not fit");
     expect(borderWords({ ...border, fits_again: [7, 9] })).toBe("largest batch 4; 5 does not fit; above it, 7, 9 fit again");
   });

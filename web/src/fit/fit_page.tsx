@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The page of `ttmem fit`: whether a command fits on each machine, how close it is, and what is not known. */
 import "../../style/fit.css";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { Fit, FitBoard } from "../documents";
 import { bytesOf, exact, grouped, percent, plural, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
 import { toggleTheme } from "../parts/theme";
-import { VERDICTS, borderWords, runName, searchCells, together, valuesOf } from "./fit_runs";
+import { VERDICTS, borderWords, firstRun, ordered, runName, searchCells, together, valuesOf } from "./fit_runs";
 
 const TONES = { fits: "fits", fails: "out_of_memory", unknown: "cannot_tell" } as const;
 
 export function FitPage({ fit, made }: { fit: Fit; made: string }) {
   const [chosen, setChosen] = useState(() => firstRun(fit));
+  const runs = useMemo(() => ordered(fit), [fit]);
   const run = fit.boards.find((one) => runName(one) === chosen);
   const command = fit.command.join(" ");
+  const shortCommand = command.replace(/^\S*\//, "");
   return (
     <>
       <header class="top">
         <div class="top-row">
           <span class="brand">ttmem</span>
-          <h1 title={command}>Does it fit? {command}</h1>
+          <h1 title={command}>Does it fit? {shortCommand}</h1>
           <span class="fit-space" />
           <button type="button" class="icon" aria-label="Light or dark" title="Light or dark" onClick={toggleTheme}>◐</button>
         </div>
@@ -43,7 +45,7 @@ export function FitPage({ fit, made }: { fit: Fit; made: string }) {
             Runs <span class="soft">sizes in one DRAM bank, and in the L1 of one core</span>
           </h2>
           <Table
-            label="Runs" columns={columnsOf(fit)} rows={fit.boards} id={runName} first={30}
+            label="Runs" columns={columnsOf(fit)} rows={runs} id={runName} first={30}
             chosen={(row) => runName(row) === chosen} onChoose={(row) => setChosen(runName(row))} chooseTitle="Show this run below"
           />
         </section>
@@ -51,12 +53,6 @@ export function FitPage({ fit, made }: { fit: Fit; made: string }) {
       </main>
     </>
   );
-}
-
-/** The run that is shown at first: one that does not fit, otherwise the last one. */
-function firstRun(fit: Fit): string {
-  const shown = fit.boards.find((run) => run.verdict !== "fits") ?? fit.boards.at(-1);
-  return shown === undefined ? "" : runName(shown);
 }
 
 function headline(fit: Fit): string {
@@ -132,7 +128,7 @@ function Share({ part }: { part: number }) {
 function Run({ run }: { run: FitBoard }) {
   const { failure, dram, l1, kv, trace, kernel_ring: ring } = run;
   const rows: [string, string][] = [["verdict", `${VERDICTS[run.verdict]}: ${run.reason}`]];
-  if (failure !== null) rows.push(["failed allocation", failure.headline], ["held by", failure.held_by]);
+  if (failure !== null) rows.push(["failed allocation", failure.headline], ["held by", failure.held_by.replace(/^held by /, "")]);
   if (dram !== null) {
     rows.push(["DRAM", `${exact(dram.peak)} of ${short(dram.bank_size)} per bank at the peak, ${plural(dram.banks, "bank")}; largest free block never below ${exact(dram.largest_free_min)}`]);
   }

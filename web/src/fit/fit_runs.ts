@@ -20,6 +20,30 @@ export function valuesOf(run: { values: Record<string, string> }): string[] {
   return Object.entries(run.values).map(([name, value]) => `${name}=${value}`);
 }
 
+/** The runs machine by machine, in the order of their values. */
+export function ordered(fit: Fit): FitBoard[] {
+  const machines = [...new Set(fit.boards.map((run) => run.board))];
+  const key = (run: FitBoard) => [machines.indexOf(run.board), ...fit.varied.map((one) => Number(run.values[one.name]))];
+  return [...fit.boards].sort((a, b) => {
+    const [first, second] = [key(a), key(b)];
+    const place = first.findIndex((value, i) => value !== second[i]);
+    return place < 0 ? 0 : first[place] - second[place];
+  });
+}
+
+/** The run that is shown at first: the one above a border, otherwise one that does not fit, otherwise the last one. */
+export function firstRun(fit: Fit): string {
+  const border = fit.borders.find((one) => one.next !== null);
+  if (border !== undefined) return runName({ board: border.board, values: inOrder(fit, { ...border.values, [border.name]: String(border.next) }) });
+  const shown = fit.boards.find((run) => run.verdict !== "fits") ?? fit.boards.at(-1);
+  return shown === undefined ? "" : runName(shown);
+}
+
+/** Values in the order of the options, as every run has them. */
+function inOrder(fit: Fit, values: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(fit.varied.map((one) => [one.name, values[one.name]]));
+}
+
 /** A part of a row of the picture, from 0 to 1: a run, or values that were not run because a larger one fits. */
 export interface Cell {
   from: number;
@@ -57,7 +81,7 @@ function isOf(run: FitBoard, border: FitBorder): boolean {
 /** The border of a search in words: "largest batch 22; 23 does not fit". */
 export function borderWords(border: FitBorder): string {
   const largest = border.largest === null ? `no ${border.name} fits` : `largest ${border.name} ${border.largest}`;
-  const above = border.next === null ? "the end of the range" : `${border.next} ${VERDICTS[border.next_verdict as FitBoard["verdict"]]}`;
+  const above = border.next === null ? ", the end of the range" : `; ${border.next} ${VERDICTS[border.next_verdict as FitBoard["verdict"]]}`;
   const again = border.fits_again.length > 0 ? `; above it, ${border.fits_again.join(", ")} ${border.fits_again.length > 1 ? "fit" : "fits"} again` : "";
-  return `${largest}; ${above}${again}`;
+  return `${largest}${above}${again}`;
 }
