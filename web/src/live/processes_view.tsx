@@ -10,15 +10,15 @@ import type { ViewProps } from "./view_props";
 const PHASES_MS = 2000;
 
 export function ProcessesView(props: ViewProps) {
-  const chosen = props.snapshot.processes.find((one) => one.pid !== null && one.pid === props.pid) ?? null;
+  const chosen = props.snapshot.processes.find((one) => one.pid !== null && one.pid === props.pid) ?? largest(props.snapshot.processes);
   return (
     <>
       <section class="panel">
         <h2>Processes</h2>
-        <ProcessTable {...props} />
+        <ProcessTable {...props} pid={chosen?.pid ?? null} />
       </section>
       {chosen === null ? (
-        <p class="live-soft">Choose a process to see what it has on each chip.</p>
+        <p class="live-wait">No process has memory of a chip.</p>
       ) : (
         <>
           <Shares process={chosen} props={props} />
@@ -27,6 +27,13 @@ export function ProcessesView(props: ViewProps) {
       )}
     </>
   );
+}
+
+/** The living process that has most DRAM: it is shown until the reader chooses another. */
+function largest(processes: readonly ProcessRow[]): ProcessRow | null {
+  const sum = (one: ProcessRow) => one.chips.reduce((total, share) => total + (share.dram ?? 0), 0);
+  const living = processes.filter((one) => one.state !== "exited" && one.chips.length > 0);
+  return living.reduce<ProcessRow | null>((best, one) => (best === null || sum(one) > sum(best) ? one : best), null);
 }
 
 function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
