@@ -46,7 +46,7 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
   return (
     <section class="panel">
       <h2>
-        pid {process.pid} {process.name} <span>on each of its chips, in bytes on that chip</span>
+        pid {process.pid} {process.name} <span>on each of its chips, by kind, in bytes on that chip. Kinds cb, dfb, scratchpad and kernel are those of all cached programs, which use L1 in turn.</span>
       </h2>
       {process.last_failure !== null && (
         <p class="bad">
@@ -72,7 +72,6 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
           { key: "device", label: "device", title: "number of the chip in this process", value: (row) => row.metal_id, right: true },
           column("dram", "DRAM", "requested bytes", (row) => row.dram),
           column("peak_dram", "peak DRAM", "the highest value", (row) => row.peak_dram),
-          column("l1", "L1, all kinds", "everything it holds in L1; cached programs take turns there", (row) => row.l1),
           ...kinds.filter((kind) => kind !== "dram").map((kind) => column(kind, kind, `bytes of the kind ${kind}`, (row) => row.kinds[kind] ?? 0)),
         ]}
       />
