@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import ulp
 from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents.cores import all_cores
 from ttmem.model.kinds import BreakdownPool, Pool
+from ttmem.model.units import human
 from ttmem.pages.chip_groups import ChipGroup
+from ttmem.pages.closest_program import Closest
 from ttmem.pages.report_marks import nanoseconds
 from ttmem.pages.report_pools import POOL_WORDS, PoolPeak
 from ttmem.pages.sections import Sections
+from ttmem.recording.allocation_table import AllocationTable
 from ttmem.recording.landmarks import phase_runs
 from ttmem.recording.moments import Moment, at_failure, just_before, open_moment, peak_moment
 from ttmem.recording.recording_file import Happened, Recording
@@ -65,6 +69,14 @@ def peak_moments(ledger: Ledger, group: ChipGroup, peaks: Iterable[PoolPeak], pl
                 moment = peak_moment(pool.label, group.shown_chip, found.value, found.time)
                 words = f"at the peak of {POOL_WORDS[peak.pool]}"
                 yield Wanted(moment._replace(words=words), (place,), peak.time)
+
+
+def closest_moment(closest: Closest, place: int, table: AllocationTable) -> Wanted:
+    """When a program was closest to the L1 buffers. A wall time is less precise, so it is taken slightly later."""
+    time = table.start + closest.time * 1e-9
+    gap = human(closest.gap) if closest.gap >= 0 else f"{human(-closest.gap)} too far"
+    words = f"when a program was closest to the L1 buffers, by {gap} per core"
+    return Wanted(Moment(time + ulp(time), words), (place,), closest.time)
 
 
 def phase_moments(recording: Recording, every: tuple[int, ...], until: int) -> list[Wanted]:
