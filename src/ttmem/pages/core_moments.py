@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ulp
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ from ttmem.recording.recording_file import Happened, Recording
 
 if TYPE_CHECKING:
     from ttmem.model.page_schema import CoresAlike, CoresAtMoment, ReportMoment
+    from ttmem.recording.playhead import Playhead
 
 MOST_MOMENTS = 32
 _FAILURES = 4
@@ -43,7 +43,6 @@ class Wanted(NamedTuple):
 _POOLS = {
     BreakdownPool.L1_BUFFERS: Pool.L1,
     BreakdownPool.PROGRAMS: Pool.PROGRAM,
-    BreakdownPool.DRAM: Pool.DRAM,
 }
 
 
@@ -101,8 +100,9 @@ def core_moments(
 ) -> list[ReportMoment]:
     """Opens each moment. ``shown`` gives what the page may contain."""
     found: list[ReportMoment] = []
-    for number, one in enumerate(wanted):
-        ledger = open_moment(recording, one.moment).ledger
+    opener = _Opener(recording)
+    for number, one in enumerate(sorted(wanted, key=lambda one: one.moment.time)):
+        ledger = opener.open(one.moment)
         for place in one.groups:
             cores = cores_at(ledger, groups[place].shown_chip)
             if cores is not None:
@@ -111,15 +111,32 @@ def core_moments(
     return sorted(found, key=lambda one: (one["time_ns"], one["group"]))
 
 
+class _Opener:
+    """Opens moments whose times ascend: it moves on from one to the next if that is faster."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._head: Playhead | None = None
+        self._reach = 0.0
+
+    def open(self, moment: Moment) -> Ledger:
+        if moment.reached is not None:  # between two events: one cannot move on from there
+            return open_moment(self._recording, moment).ledger
+        if self._head is None or self._recording.is_far(self._reach, moment.time):
+            self._head = self._recording.playhead(moment.time)
+        else:
+            self._head.advance(moment.time)
+        self._reach = moment.time
+        return self._head.ledger
+
+
 def cores_at(ledger: Ledger, chip_id: str) -> CoresAtMoment | None:
     """The cores of a chip in an account; None if no process used it, or its geometry is not known."""
     chip = ledger.chips.get(chip_id)
     if chip is None or chip.geometry is None or not chip.covered or ledger.live_count() > MOST_LIVE:
         return None
     document, details = all_cores(chip, chip.geometry)
-    alike: dict[str, CoresAlike] = {}
-    for detail in details:
-        place = [detail["x"], detail["y"]]
-        key = json.dumps({**detail, "x": 0, "y": 0}, sort_keys=True)
-        alike.setdefault(key, {"at": [], "detail": dict(detail)})["at"].append(place)
-    return {"cores": dict(document), "details": list(alike.values())}
+    alike: list[CoresAlike] = [
+        {"at": [[core.x, core.y] for core in cores], "detail": dict(detail)} for cores, detail in details
+    ]
+    return {"cores": dict(document), "details": alike}
