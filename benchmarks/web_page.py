@@ -132,7 +132,7 @@ def _measured(session: DemoSession, page: _Page, server: int, questions: dict[st
                     due[path] += 1 / rate
         time.sleep(max(0.0, began + (step + 1) / _STEPS_PER_SECOND - time.monotonic()))
     took = time.monotonic() - began
-    if took > 1.25 * _SECONDS:
+    if took > 3 * _SECONDS:
         raise AssertionError(
             f"{_SECONDS:g} s of the workload and {polls} polls took {took:.1f} s: the machine is too busy"
         )

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from tests.support import wait_until
 from ttmem.pages.html_page import BundleMissing, load_bundle
 
 if TYPE_CHECKING:
@@ -31,6 +30,17 @@ _WATCH_POLICY = """
 window.policyViolations = [];
 document.addEventListener("securitypolicyviolation", (event) =>
   window.policyViolations.push(`${event.violatedDirective} ${event.blockedURI} in line ${event.lineNumber}`));
+"""
+_WAIT = """
+async ([argument, milliseconds]) => {
+  const check = CHECK;
+  const end = performance.now() + milliseconds;
+  while (!check(argument)) {
+    if (performance.now() > end) return false;
+    await new Promise((done) => setTimeout(done, 10));
+  }
+  return true;
+}
 """
 # Elements of the page that reach beyond its right edge and are not inside something that scrolls or is hidden.
 _CUT = """
@@ -141,8 +151,13 @@ class Tab:
         assert self.page.evaluate(_CUT) == []
 
     def wait_for(self, condition: str, argument: object = None, seconds: float = _SECONDS) -> None:
-        """Wait until an expression is true. Playwright's own way needs `eval`, which the policy forbids."""
-        wait_until(lambda: bool(self.page.evaluate(condition, argument)), condition, seconds)
+        """Wait until an expression, or a function of the argument, is true.
+
+        Playwright's own way needs `eval` in the page, which the policy forbids.
+        """
+        check = condition if "=>" in condition.split("\n")[0] else f"() => {condition}"
+        met = self.page.evaluate(_WAIT.replace("CHECK", check), [argument, 1000 * seconds])
+        assert met, f"{condition} was not true within {seconds:g} s"
 
     def press_until(self, key: str, wanted: Locator, most: int = 200) -> None:
         """Press a key until an element has the focus."""

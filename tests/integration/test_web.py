@@ -138,7 +138,7 @@ def test_nothing_without_the_token(web: Web, path: str) -> None:
 
 
 def test_a_foreign_host_or_origin_reads_nothing(web: Web) -> None:
-    for headers in (
+    foreign: list[dict[str, Any]] = [
         {"Host": "evil.example"},
         {"Host": f"evil.example:{web.port}"},
         {"Origin": "http://evil.example"},
@@ -146,7 +146,8 @@ def test_a_foreign_host_or_origin_reads_nothing(web: Web) -> None:
         {"Origin": f"http://localhost:{web.port + 1}"},
         {"Sec_Fetch_Site": "cross-site"},
         {"Sec_Fetch_Site": "same-site"},
-    ):
+    ]
+    for headers in foreign:
         for path in ("/", "/app.js", "/api/snapshot"):
             assert web.get(path, **headers).status == 403, (path, headers)
     assert web.get("/api/snapshot", Host=f"localhost:{web.port + 1}").status == 200, "ssh may forward another port"
@@ -275,3 +276,19 @@ def test_behind_a_proxy(server: Server) -> None:
         assert web.get("/user/me/ttmem/api/snapshot", Host="evil.example").status == 403
     finally:
         assert web.stop() == 0
+
+
+def test_the_demo_in_a_browser() -> None:
+    """--seconds ends it, and the summary follows."""
+    command = [sys.executable, "-m", "ttmem", "demo", "--web", "--port", "0", "--seconds", "4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = not_none(process.stdout).readline()
+        found = re.fullmatch(r"Open http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", line)
+        assert found, line
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE)
+        connection.request("GET", f"/api/health?token={found[2]}")
+        assert json.loads(connection.getresponse().read())["schema"] == "ttmem.health/1"
+        connection.close()
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert "Still allocated: nothing." in out

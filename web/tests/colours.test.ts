@@ -28,7 +28,9 @@ describe("colours", () => {
   });
 
   it("are read as a style sheet writes them", () => {
-    expect(["#fff", "#14171c", "rgb(1, 2, 3)", " #ABCDEF "].map(parseColour)).toEqual([0xffffff, 0x14171c, 0x010203, 0xabcdef]);
+    expect(["#fff", "#14171c", "rgb(1, 2, 3)", " #ABCDEF "].map(parseColour)).toEqual([
+      0xffffff, 0x14171c, 0x010203, 0xabcdef,
+    ]);
   });
 
   it("mix", () => {

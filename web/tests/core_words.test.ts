@@ -50,7 +50,16 @@ function cores(part: Partial<Cores>): Cores {
 }
 
 function owner(part: Partial<SegmentOwner>): SegmentOwner {
-  const none = { pid: 42, name: "python", kind: "l1", address: 0, size: 0, tag: null, program: null, operation: null };
+  const none = {
+    pid: 42,
+    name: "python",
+    kind: "l1",
+    address: 0,
+    size: 0,
+    tag: null,
+    program: null,
+    operation: null,
+  };
   return { ...none, allocator: null, source: "agent", data: true, ...part };
 }
 
@@ -83,7 +92,15 @@ describe("words", () => {
   });
 
   it("of the last program distinguish none from not known", () => {
-    const program = { pid: 1, name: null, device: 0, program: 3, metal_id: null, operation: "ttnn.add", ring: null };
+    const program = {
+      pid: 1,
+      name: null,
+      device: 0,
+      program: 3,
+      metal_id: null,
+      operation: "ttnn.add",
+      ring: null,
+    };
     expect(lastProgram(cores({ programs: [program] }), core({ program: 0 }))).toBe("program 3 ttnn.add, pid 1");
     expect(lastProgram(cores({}), core({}))).toBe("none");
     expect(lastProgram(cores({}), core({ headroom: null }))).toBe("not known");
@@ -110,7 +127,9 @@ describe("words", () => {
 
 describe("cores", () => {
   it("with the least headroom: the fullest of several", () => {
-    const found = cores({ cores: [core({ x: 0 }), core({ x: 1, used: 200 * KIB }), core({ x: 2, headroom: null })] });
+    const found = cores({
+      cores: [core({ x: 0 }), core({ x: 1, used: 200 * KIB }), core({ x: 2, headroom: null })],
+    });
     expect(worstCore(found)?.x).toBe(1);
     const tight = [core({ x: 0 }), core({ x: 1, headroom: 9 }), core({ x: 2, headroom: 700 })];
     expect(worstCore(cores({ cores: tight }))?.x).toBe(1);
@@ -118,7 +137,11 @@ describe("cores", () => {
   });
 
   it("clash if something overlaps or the headroom is negative", () => {
-    expect([clashes(core({})), clashes(core({ overlap: 1 })), clashes(core({ headroom: -1 }))]).toEqual([false, true, true]);
+    expect([clashes(core({})), clashes(core({ overlap: 1 })), clashes(core({ headroom: -1 }))]).toEqual([
+      false,
+      true,
+      true,
+    ]);
   });
 
   it("make a grid with the cores for dispatch", () => {
@@ -127,7 +150,15 @@ describe("cores", () => {
 
   it("that are alike share a map, which gets the coordinates of the core", () => {
     const detail = { x: 0, y: 0, top: null, segments: [], listed_to: null, kernels: [] } satisfies CoreDetail;
-    const alike = [{ at: [[0, 0], [3, 4]], detail: detail as unknown as Record<string, unknown> }];
+    const alike = [
+      {
+        at: [
+          [0, 0],
+          [3, 4],
+        ],
+        detail: detail as unknown as Record<string, unknown>,
+      },
+    ];
     expect(detailOf(alike as never, 3, 4)).toMatchObject({ x: 3, y: 4 });
     expect(detailOf(alike as never, 1, 1)).toBeNull();
   });

@@ -102,7 +102,8 @@ describe("boxes", () => {
     for (let a = 0; a < boxes.count; a++) {
       for (let b = 0; b < a; b++) {
         if (boxes.row[a] !== boxes.row[b]) continue;
-        const apart = boxes.x[a] >= boxes.x[b] + boxes.width[b] - 1e-9 || boxes.x[b] >= boxes.x[a] + boxes.width[a] - 1e-9;
+        const apart =
+          boxes.x[a] >= boxes.x[b] + boxes.width[b] - 1e-9 || boxes.x[b] >= boxes.x[a] + boxes.width[a] - 1e-9;
         expect(apart).toBe(true);
       }
     }

@@ -85,7 +85,12 @@ describe("a bank at a moment", () => {
 
   it("has no free block where a program reaches into a buffer", () => {
     const clash = mapReach(
-      { begin: Float64Array.of(0), end: Float64Array.of(-1), top: Float64Array.of(0x1880), site: Uint32Array.of(0) },
+      {
+        begin: Float64Array.of(0),
+        end: Float64Array.of(-1),
+        top: Float64Array.of(0x1880),
+        site: Uint32Array.of(0),
+      },
       LENGTH_NS,
     );
     expect(bankAt(MAP, RECTS, clash, null, 300_000, LENGTH_NS).free[0]).toEqual({ low: 0x1900, high: 0x1c00 });
@@ -171,7 +176,10 @@ describe("axes", () => {
   });
 
   it("have times at round numbers", () => {
-    expect(timeTicks(0, 1_000_000, 5)).toEqual({ step: 200_000, ticks: [0, 200_000, 400_000, 600_000, 800_000, 1e6] });
+    expect(timeTicks(0, 1_000_000, 5)).toEqual({
+      step: 200_000,
+      ticks: [0, 200_000, 400_000, 600_000, 800_000, 1e6],
+    });
     expect(timeTicks(37, 99, 6).ticks).toEqual([40, 60, 80]);
   });
 });

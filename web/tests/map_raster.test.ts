@@ -49,7 +49,12 @@ describe("the picture of a map", () => {
   });
 
   it("shows only what is in view", () => {
-    const pixels = drawn(rectangles([0, 100, 0, 50], [0, 10, 50, 50]), 50, { from: 50, until: 100, low: 0, high: 50 });
+    const pixels = drawn(rectangles([0, 100, 0, 50], [0, 10, 50, 50]), 50, {
+      from: 50,
+      until: 100,
+      low: 0,
+      high: 50,
+    });
     expect(new Set(pixels.slice(0, 49 * 50).filter((_, i) => i % 50 !== 0))).toEqual(new Set([opaque(0xff0000)]));
   });
 
@@ -83,7 +88,12 @@ describe("the picture of a map", () => {
 
   it("adds thin rectangles up, with their mean colour", () => {
     const many = Array.from({ length: 10 }, (_, i): [number, number, number, number] => [0, 100, 10 + i / 10, 0.1]);
-    const pixels = drawn(rectangles(...many), 100, VIEW, many.map((_, i) => (i % 2 ? 0xff0000 : 0x0000ff)));
+    const pixels = drawn(
+      rectangles(...many),
+      100,
+      VIEW,
+      many.map((_, i) => (i % 2 ? 0xff0000 : 0x0000ff)),
+    );
     const pixel = pixels[89 * 100 + 50];
     expect(green(pixel)).toBeLessThan(30); // filled
     expect(Math.abs(red(pixel) - ((pixel >> 16) & 255))).toBeLessThan(60); // half red, half blue

@@ -3,7 +3,15 @@ import { describe, expect, it } from "vitest";
 import type { ReportSite } from "../src/documents";
 import { opColours, sequential } from "../src/parts/colours";
 import { bankAt, mapReach, mapRectangles } from "../src/parts/map_layout";
-import { agePart, bankWords, legendOf, opOf, placeWords, rectangleColours, rectangleWords } from "../src/parts/map_words";
+import {
+  agePart,
+  bankWords,
+  legendOf,
+  opOf,
+  placeWords,
+  rectangleColours,
+  rectangleWords,
+} from "../src/parts/map_words";
 
 const LENGTH_NS = 2e9;
 const MAP = { base: 0, size: 0x1000, columns: 1, rows: 1, banks: 12, pool: "dram" };
@@ -40,7 +48,9 @@ describe("a rectangle", () => {
       size: "1 KiB in each of 12 banks",
       life: "2 s, from 0.000 s, never freed",
     });
-    expect(Object.fromEntries(rectangleWords(RECTS, 1, NAMES, MAP).rows).life).toBe("500 ms, from 1.000 s, freed at 1.500 s");
+    expect(Object.fromEntries(rectangleWords(RECTS, 1, NAMES, MAP).rows).life).toBe(
+      "500 ms, from 1.000 s, freed at 1.500 s",
+    );
   });
 
   it("of an unknown operation says so", () => {
@@ -73,7 +83,12 @@ describe("the legend", () => {
       "ttnn.mul",
       "other call sites, DRAM",
     ]);
-    const lines = legendOf(RECTS, { ...NAMES, strings: [...NAMES.strings.slice(0, 3), "/srv/model.py:7 f"] }, "line", "light");
+    const lines = legendOf(
+      RECTS,
+      { ...NAMES, strings: [...NAMES.strings.slice(0, 3), "/srv/model.py:7 f"] },
+      "line",
+      "light",
+    );
     expect(lines[0]).toMatchObject({ label: "model.py:7 f", title: "/srv/model.py:7 f" });
     const short = legendOf(RECTS, NAMES, "op", "light", 1);
     expect(short[1]).toMatchObject({ label: "2 more", others: true });

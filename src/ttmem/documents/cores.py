@@ -172,16 +172,34 @@ class Cores:
         return _BuiltMap(survey.map, seq, now, now - began)
 
 
-def all_cores(chip: Chip, geometry: Geometry) -> tuple[schema.Cores, list[schema.CoreDetail]]:
-    """The document of a chip and every core in detail, built at once, for an account that does not change."""
+def all_cores(chip: Chip, geometry: Geometry) -> tuple[schema.Cores, list[tuple[list[Core], schema.CoreDetail]]]:
+    """The document of a chip and every core in detail, built at once, for an account that does not change.
+
+    Cores with the same contents have one detail, that of the first.
+    """
     survey = CoreMapBuilder(chip, geometry)
     for holding in chip.holdings:
         for allocation in holding.allocations():
             survey.add(allocation)
     for _ in survey.finish():
         pass
-    builder = _DocumentBuilder(survey.map, lambda user_id: True)
-    return builder.chip(0.0, None), [builder.detail(core) for core in survey.map.cores]
+    found = survey.map
+    builder = _DocumentBuilder(found, lambda user_id: True)
+    document = builder.chip(0.0, None)
+    alike: dict[Hashable, list[Core]] = {}
+    for core in found.cores:
+        alike.setdefault(_core_contents(found, core), []).append(core)
+    return document, [(cores, builder.detail(cores[0])) for cores in alike.values()]
+
+
+def _core_contents(found: L1Map, core: Core) -> Hashable:
+    """Equal for cores whose details differ in nothing but the place of the core."""
+    bit = 1 << (core.y * ROW + core.x)
+    program = core.program
+    kernels = [] if program is None else [part.extra.cores & bit for part in program.parts.values() if part.extra]
+    buffers = [has_data(one, core, found.geometry.cores) for one in found.allocations]
+    parts = [mask for masks in (found.parts, found.shared) for mask in masks if mask & bit]
+    return id(program), tuple(map(bool, kernels)), tuple(buffers), tuple(parts)
 
 
 def _mappable(chip: Chip) -> Geometry | None:

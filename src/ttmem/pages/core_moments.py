@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import ulp
 from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.account.ledger import Ledger
 from ttmem.documents.cores import all_cores
 from ttmem.model.kinds import BreakdownPool, Pool
+from ttmem.model.units import human
 from ttmem.pages.chip_groups import ChipGroup
+from ttmem.pages.closest_program import Closest
 from ttmem.pages.report_marks import nanoseconds
 from ttmem.pages.report_pools import POOL_WORDS, PoolPeak
 from ttmem.pages.sections import Sections
+from ttmem.recording.allocation_table import AllocationTable
 from ttmem.recording.landmarks import phase_runs
 from ttmem.recording.moments import Moment, at_failure, just_before, open_moment, peak_moment
 from ttmem.recording.recording_file import Happened, Recording
 
 if TYPE_CHECKING:
     from ttmem.model.page_schema import CoresAlike, CoresAtMoment, ReportMoment
+    from ttmem.recording.playhead import Playhead
 
 MOST_MOMENTS = 32
 _FAILURES = 4
@@ -39,7 +43,6 @@ class Wanted(NamedTuple):
 _POOLS = {
     BreakdownPool.L1_BUFFERS: Pool.L1,
     BreakdownPool.PROGRAMS: Pool.PROGRAM,
-    BreakdownPool.DRAM: Pool.DRAM,
 }
 
 
@@ -67,6 +70,14 @@ def peak_moments(ledger: Ledger, group: ChipGroup, peaks: Iterable[PoolPeak], pl
                 yield Wanted(moment._replace(words=words), (place,), peak.time)
 
 
+def closest_moment(closest: Closest, place: int, table: AllocationTable) -> Wanted:
+    """When a program was closest to the L1 buffers. A wall time is less precise, so it is taken slightly later."""
+    time = table.start + closest.time * 1e-9
+    gap = human(closest.gap) if closest.gap >= 0 else f"{human(-closest.gap)} too far"
+    words = f"when a program was closest to the L1 buffers, by {gap} per core"
+    return Wanted(Moment(time + ulp(time), words), (place,), closest.time)
+
+
 def phase_moments(recording: Recording, every: tuple[int, ...], until: int) -> list[Wanted]:
     """The end of the last run of each phase; the last ones first."""
     ends = {run.path: run.until for run in phase_runs(recording) if run.until is not None}
@@ -89,8 +100,9 @@ def core_moments(
 ) -> list[ReportMoment]:
     """Opens each moment. ``shown`` gives what the page may contain."""
     found: list[ReportMoment] = []
-    for number, one in enumerate(wanted):
-        ledger = open_moment(recording, one.moment).ledger
+    opener = _Opener(recording)
+    for number, one in enumerate(sorted(wanted, key=lambda one: one.moment.time)):
+        ledger = opener.open(one.moment)
         for place in one.groups:
             cores = cores_at(ledger, groups[place].shown_chip)
             if cores is not None:
@@ -99,15 +111,32 @@ def core_moments(
     return sorted(found, key=lambda one: (one["time_ns"], one["group"]))
 
 
+class _Opener:
+    """Opens moments whose times ascend: it moves on from one to the next if that is faster."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._head: Playhead | None = None
+        self._reach = 0.0
+
+    def open(self, moment: Moment) -> Ledger:
+        if moment.reached is not None:  # between two events: one cannot move on from there
+            return open_moment(self._recording, moment).ledger
+        if self._head is None or self._recording.is_far(self._reach, moment.time):
+            self._head = self._recording.playhead(moment.time)
+        else:
+            self._head.advance(moment.time)
+        self._reach = moment.time
+        return self._head.ledger
+
+
 def cores_at(ledger: Ledger, chip_id: str) -> CoresAtMoment | None:
     """The cores of a chip in an account; None if no process used it, or its geometry is not known."""
     chip = ledger.chips.get(chip_id)
     if chip is None or chip.geometry is None or not chip.covered or ledger.live_count() > MOST_LIVE:
         return None
     document, details = all_cores(chip, chip.geometry)
-    alike: dict[str, CoresAlike] = {}
-    for detail in details:
-        place = [detail["x"], detail["y"]]
-        key = json.dumps({**detail, "x": 0, "y": 0}, sort_keys=True)
-        alike.setdefault(key, {"at": [], "detail": dict(detail)})["at"].append(place)
-    return {"cores": dict(document), "details": list(alike.values())}
+    alike: list[CoresAlike] = [
+        {"at": [[core.x, core.y] for core in cores], "detail": dict(detail)} for cores, detail in details
+    ]
+    return {"cores": dict(document), "details": alike}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -21,10 +22,12 @@ from ttmem.pages.bank_maps import bank_maps
 from ttmem.pages.call_windows import window_columns, window_edges
 from ttmem.pages.chip_groups import ChipGroup, chip_groups, differences, group_name
 from ttmem.pages.chosen_allocations import ENDS, Chosen, allocation_columns, choose
+from ttmem.pages.closest_program import closest_program
 from ttmem.pages.confidential import Redactor
 from ttmem.pages.core_moments import (
     MOST_MOMENTS,
     Wanted,
+    closest_moment,
     core_moments,
     failure_moments,
     peak_moments,
@@ -100,6 +103,7 @@ class _ReportBuilder:
         self._sections = Sections()
         self._lines: list[list[series.Line]] = []
         self._notes: list[str] = []
+        self._closest: list[Wanted] = []  # when a program was closest to the L1 buffers of a group
         self._redactor = Redactor(recording, self._table.sites) if confidential else None
         self._snapshot = take_snapshot(self._ledger, time="", host="")
         numbers = chip_numbers(self._snapshot)
@@ -147,10 +151,10 @@ class _ReportBuilder:
             *failure_marks(recording, failures, list(explained), self._places(), until),
             *self._other_marks(),
         ]
-        window = window_of(recording, None, recording.end, None)
-        stats = stats_of(recording, window, self._ledger, top=_TOP, is_failure=is_failure)
-        runs = phase_runs(recording, window)
-        evaluated = evaluate(window, np.array(failed, np.int64), runs)
+        window = window_of(recording, None, inf, None)
+        at_failures = np.array([table.at(one.time) for one in failures], np.int64)
+        evaluated = evaluate(window, at_failures, phase_runs(recording, window))
+        stats = stats_of(recording, window, self._ledger, top=_TOP, is_failure=is_failure, evaluated=evaluated)
         groups = [
             self._group(place, one, sites, evaluated, self._exact_edges(listed_phases, marks), failed)
             for place, one in enumerate(self._groups)
@@ -240,6 +244,9 @@ class _ReportBuilder:
         chip = self._ledger.chips[group.shown_chip]
         confidence = {source.confidence.label for source in (holding.source for holding in chip.holdings)}
         programs = resident(self._found, chip.id) if one.detailed else None
+        closest = None if programs is None else closest_program(table, group, programs, self._until)
+        if closest is not None:
+            self._closest.append(closest_moment(closest, place, table))
         lines = [
             *series.pool_lines(one.timelines, chip.geometry, "exact" if confidence <= {"exact"} else "reported"),
             *([] if programs is None else series.resident_lines(programs.time, programs.circular, programs.kernels)),
@@ -330,6 +337,7 @@ class _ReportBuilder:
                 for place in every
                 for one in peak_moments(self._ledger, self._groups[place].group, self._groups[place].peaks, place)
             ),
+            *self._closest,
             *phase_moments(recording, every, self._until),
         ] or [Wanted(Moment(recording.end, "at the end"), every, self._until - 1)]
         most = min(MOST_MOMENTS // max(1, len(every)), max(_FEWEST_OPENED, _OPENED_RECORDS // self._opened_records()))

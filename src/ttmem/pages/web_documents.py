@@ -69,7 +69,7 @@ class WebDocuments:
         return await self._shared(path, make, _KEPT_SECONDS)
 
     def tick(self) -> None:
-        """Drop what nobody asks for any more."""
+        """Drop answers and streams that no page uses any more."""
         self._events.tick()
         self._drop(monotonic())
 
@@ -80,7 +80,7 @@ class WebDocuments:
     # -- inside --------------------------------------------------------------------------------------------------
 
     async def _shared(self, key: str, make: Callable[[], bytes], seconds: float) -> bytes:
-        """The answer of a question. Whoever asks the same meanwhile, or shortly after, gets the same answer."""
+        """The answer of a question; the same question meanwhile, or shortly after, gets the same answer."""
         now = monotonic()
         kept = self._kept.get(key)
         if kept is None or kept.until <= now:

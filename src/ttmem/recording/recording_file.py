@@ -142,7 +142,7 @@ class Recording:
         return Opened(head.time, head.ledger, head.all_chips)
 
     def at_end(self) -> Opened:
-        """The account at the end. It is made once and used by several questions, so nobody may change it."""
+        """The account at the end. It is made once for several questions, and must not be changed."""
         if self._at_end is None:
             self._at_end = self.at()
         return self._at_end

@@ -37,13 +37,23 @@ def window_of(recording: Recording, after: float | None, until: float, chips: fr
 
 
 def stats_of(
-    recording: Recording, window: Window, ledger: Ledger, *, top: int, is_failure: Callable[[str], bool]
+    recording: Recording,
+    window: Window,
+    ledger: Ledger,
+    *,
+    top: int,
+    is_failure: Callable[[str], bool],
+    evaluated: list[fragmentation.Evaluated] | None = None,
 ) -> Stats:
-    """``ledger`` is the account at the end of the recording; ``is_failure`` says if a message is about memory."""
+    """``ledger`` is the account at the end of the recording; ``is_failure`` says if a message is about memory.
+
+    ``evaluated`` is the fragmentation of this window, if it is known already.
+    """
     found, table = recording.lifetimes(), window.table
     runs, short_lived = phase_runs(recording, window), temporary(table)
     failures = [one.time for one in recording.failures() if is_failure(getattr(one.event, "text", ""))]
-    evaluated = fragmentation.evaluate(window, np.array([table.at(time) for time in failures], np.int64), runs)
+    if evaluated is None:
+        evaluated = fragmentation.evaluate(window, np.array([table.at(time) for time in failures], np.int64), runs)
     ring_sizes = {chip.id: chip.geometry.ring_size for chip in ledger.chips.values() if chip.geometry is not None}
     present = np.flatnonzero(np.bincount(table.source[window.present], minlength=1))
     command = recording.facts.get("command")

@@ -34,8 +34,8 @@ export interface Stretch {
 
 export class LiveHistory {
   private readonly rings = new Map<string, Ring>();
-  /** Counts changes, for hooks. */
-  version = 0;
+  /** The chips of the last snapshot that had any: their charts stay when the server is gone. */
+  chips: readonly ChipRow[] = [];
 
   /** Values of a chip for seconds from `since` up to and including `until`. */
   read(chip: string, series: SeriesName, since: number, until: number): Stretch | null {
@@ -63,13 +63,13 @@ export class LiveHistory {
       const ring = this.ring(ids.get(series.chip) ?? series.chip, series.kind as SeriesName);
       series.time.forEach((time, i) => ring.put(time, series.last[i], series.max[i]));
     }
-    this.version += 1;
   }
 
   /** The values of a snapshot, for its second. */
   add(snapshot: Snapshot): void {
     const second = Math.floor(Date.parse(snapshot.time) / 1000);
     if (!Number.isFinite(second)) return;
+    if (snapshot.chips.length > 0) this.chips = snapshot.chips;
     for (const chip of snapshot.chips) {
       const { dram, l1 } = chip.memory;
       this.put(chip.chip, "dram_taken", second, dram.reserved ?? dram.used);
@@ -80,7 +80,6 @@ export class LiveHistory {
       this.put(chip.chip, "power_w", second, telemetry.power_w);
       this.put(chip.chip, "aiclk_mhz", second, telemetry.aiclk_mhz);
     }
-    this.version += 1;
   }
 
   private put(chip: string, series: SeriesName, second: number, value: number | null): void {

@@ -48,7 +48,10 @@ function columns(names: ChipNames, brief: boolean): TableColumn<ProcessRow>[] {
     { key: "chips", label: "chips", value: (row) => chipsOf(row, names), brief: true },
     size("dram", "DRAM per chip", "requested bytes on the chip where it has most", (one) => one.dram),
     size("peak", "peak DRAM per chip", "the highest value on one chip", (one) => one.peak_dram),
-    size("l1", "L1 per chip", "bytes of all kinds that it holds in L1 of one chip, cached programs included", (one) => one.l1),
+    size("l1", "L1 buffers per chip", "on all cores of the chip where it has most", (one) => kindsOf(one, ["l1", "l1_small"])),
+    size("programs", "cached programs per chip", "circular buffers, kernels and so on of all cached programs, which use L1 in turn", (one) =>
+      kindsOf(one, ["cb", "dfb", "scratchpad", "kernel"]),
+    ),
     {
       key: "allocations",
       label: "allocations",
@@ -75,6 +78,12 @@ function columns(names: ChipNames, brief: boolean): TableColumn<ProcessRow>[] {
 function size(key: string, label: string, title: string, of: (one: ChipShare) => number | null): TableColumn<ProcessRow> {
   const value = (row: ProcessRow) => highest(row.chips.map(of));
   return { key, label, title, value, render: (row) => <span title={bytesOf(value(row))}>{short(value(row))}</span>, right: true };
+}
+
+/** The sum of some kinds; null if none of them was reported. */
+export function kindsOf(share: ChipShare, kinds: readonly string[]): number | null {
+  const known = kinds.flatMap((kind) => share.kinds[kind] ?? []);
+  return known.length === 0 ? null : known.reduce((sum, one) => sum + one, 0);
 }
 
 function highest(values: readonly (number | null)[]): number | null {

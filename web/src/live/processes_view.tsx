@@ -10,15 +10,15 @@ import type { ViewProps } from "./view_props";
 const PHASES_MS = 2000;
 
 export function ProcessesView(props: ViewProps) {
-  const chosen = props.snapshot.processes.find((one) => one.pid !== null && one.pid === props.pid) ?? null;
+  const chosen = props.snapshot.processes.find((one) => one.pid !== null && one.pid === props.pid) ?? largest(props.snapshot.processes);
   return (
     <>
       <section class="panel">
         <h2>Processes</h2>
-        <ProcessTable {...props} />
+        <ProcessTable {...props} pid={chosen?.pid ?? null} />
       </section>
       {chosen === null ? (
-        <p class="live-soft">Choose a process to see what it has on each chip.</p>
+        <p class="live-wait">No process has memory of a chip.</p>
       ) : (
         <>
           <Shares process={chosen} props={props} />
@@ -27,6 +27,13 @@ export function ProcessesView(props: ViewProps) {
       )}
     </>
   );
+}
+
+/** The living process that has most DRAM: it is shown until the reader chooses another. */
+function largest(processes: readonly ProcessRow[]): ProcessRow | null {
+  const sum = (one: ProcessRow) => one.chips.reduce((total, share) => total + (share.dram ?? 0), 0);
+  const living = processes.filter((one) => one.state !== "exited" && one.chips.length > 0);
+  return living.reduce<ProcessRow | null>((best, one) => (best === null || sum(one) > sum(best) ? one : best), null);
 }
 
 function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
@@ -39,7 +46,7 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
   return (
     <section class="panel">
       <h2>
-        pid {process.pid} {process.name} <span>on each of its chips, in bytes on that chip</span>
+        pid {process.pid} {process.name} <span>on each of its chips, by kind, in bytes on that chip. Kinds cb, dfb, scratchpad and kernel are those of all cached programs, which use L1 in turn.</span>
       </h2>
       {process.last_failure !== null && (
         <p class="bad">
@@ -65,7 +72,6 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
           { key: "device", label: "device", title: "number of the chip in this process", value: (row) => row.metal_id, right: true },
           column("dram", "DRAM", "requested bytes", (row) => row.dram),
           column("peak_dram", "peak DRAM", "the highest value", (row) => row.peak_dram),
-          column("l1", "L1, all kinds", "everything it holds in L1; cached programs take turns there", (row) => row.l1),
           ...kinds.filter((kind) => kind !== "dram").map((kind) => column(kind, kind, `bytes of the kind ${kind}`, (row) => row.kinds[kind] ?? 0)),
         ]}
       />

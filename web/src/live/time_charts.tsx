@@ -11,6 +11,7 @@ import { timeTicks, valueText } from "../parts/chart_axes";
 import { css, kindColour } from "../parts/colours";
 import { currentTheme } from "../parts/theme";
 import { ChipChooser } from "./chip_chooser";
+import { chipNames } from "./chip_names";
 import { historyPath, fillHistory } from "./history_loader";
 import { useDocument, useLive } from "./live_data";
 import { envelope, LiveHistory, type SeriesName, type Stretch, UNKNOWN } from "./live_history";
@@ -42,9 +43,12 @@ const LOOK: Record<SeriesName, SeriesLook> = {
   aiclk_mhz: { label: "AICLK, MHz", unit: "count", suffix: " MHz", kind: "trace" },
 };
 
-export function TimeCharts(props: ViewProps & { series: readonly SeriesName[]; height: number }) {
-  const { snapshot, names, chip, series, height } = props;
+export function TimeCharts({ series, height, ...given }: ViewProps & { series: readonly SeriesName[]; height: number }) {
   const { history } = useLive();
+  const gone = given.snapshot.chips.length === 0 && history.chips.length > 0;
+  const props = gone ? { ...given, snapshot: { ...given.snapshot, chips: [...history.chips] } } : given;
+  const { snapshot, chip } = props;
+  const names = gone ? chipNames(snapshot) : props.names;
   const [range, setRange] = useState(0);
   const [zoom, setZoom] = useState<{ from: number; until: number } | null>(null); // seconds
   const [cursor, setCursor] = useState<number | null>(null); // seconds
@@ -100,7 +104,7 @@ export function TimeCharts(props: ViewProps & { series: readonly SeriesName[]; h
   return (
     <section class="panel time-charts">
       <div class="part-bar">
-        <ChipChooser {...props} all={`all ${snapshot.chips.length} chips, lowest to highest`} />
+        <ChipChooser {...props} names={names} all={`all ${snapshot.chips.length} chips, lowest to highest`} />
         <span class="seg" role="group" aria-label="Range of time">
           {RANGES.map((one, number) => (
             <button

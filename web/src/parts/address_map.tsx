@@ -6,20 +6,12 @@ import type { ReportMap, ReportSite } from "../documents";
 import { usePageColours, usePaint, useSize } from "./canvas";
 import { mix, parseColour } from "./colours";
 import { grouped, moment, short } from "./format";
+import { paintBank } from "./map_bank";
 import { useMapGestures, viewAfterKey } from "./map_gestures";
-import {
-  addressTicks,
-  bankAt,
-  liveAt,
-  mapReach,
-  mapRectangles,
-  rectangleAt,
-  usedView,
-  wholeView,
-} from "./map_layout";
+import { addressTicks, bankAt, liveAt, mapReach, mapRectangles, rectangleAt, usedView, wholeView } from "./map_layout";
 import { LifeScale, MapLegend } from "./map_legend";
 import type { MapClash } from "./map_paint";
-import { paintBank, paintMap, paintMarks, placeAt, plotOf } from "./map_paint";
+import { paintMap, paintMarks, placeAt, plotOf } from "./map_paint";
 import type { MapColouring } from "./map_words";
 import { bankWords, legendOf, placeWords, rectangleColours, rectangleWords } from "./map_words";
 import { ToolTip } from "./tool_tip";
@@ -54,6 +46,9 @@ export interface AddressMapProps {
   height?: number;
 }
 
+const KEYS =
+  "Arrow keys move, + and - zoom in time, * and / in addresses, 0 shows everything, " +
+  "j and k go through buffers, Enter chooses one.";
 const SLACK_PIXELS = 3;
 const LEAST_PIXELS = 330; // height
 const MOST_PIXELS = 480;
@@ -116,7 +111,8 @@ export function AddressMap(props: AddressMapProps) {
   usePaint(
     canvas,
     size,
-    (context) => paintMap(context, size, plot, { rects, colours: rectColours, view, background, coverage }, reach, colours),
+    (context) =>
+      paintMap(context, size, plot, { rects, colours: rectColours, view, background, coverage }, reach, colours),
     [rects, rectColours, view, coverage, reach, colours, plot],
   );
 
@@ -130,7 +126,8 @@ export function AddressMap(props: AddressMapProps) {
   };
   const { pointer, frame, handlers } = useMapGestures({ place, plot, view, whole, setView, onClick: clicked });
   const inPlot = pointer !== null && pointer.x >= plot.left && pointer.x <= plot.left + plot.width && pointer.y >= 0;
-  const at = pointer && inPlot && pointer.y <= plot.top + plot.height ? placeAt(view, plot, pointer.x, pointer.y) : null;
+  const at =
+    pointer && inPlot && pointer.y <= plot.top + plot.height ? placeAt(view, plot, pointer.x, pointer.y) : null;
   const hovered = at && !frame ? rectangleAt(rects, at.ns, at.address, slackNs, slackBytes) : -1;
   const selected = props.selected === null || props.selected === undefined ? -1 : rects.row.indexOf(props.selected);
   const clashes = props.clashes ?? [];
@@ -151,7 +148,8 @@ export function AddressMap(props: AddressMapProps) {
   else if (hovered >= 0) tip = rectangleWords(rects, hovered, names, map);
   else if (at) tip = placeWords(bankAt(map, rects, reach, used, at.ns, lengthNs), reach, names, at);
 
-  const choose = (index: number) => props.onSelect?.(index < 0 ? null : rects.row[index], index < 0 ? null : rects.site[index]);
+  const choose = (index: number) =>
+    props.onSelect?.(index < 0 ? null : rects.row[index], index < 0 ? null : rects.site[index]);
   const step = (by: 1 | -1) => {
     const live = liveAt(rects, momentNs ?? (view.from + view.until) / 2);
     const next = live.indexOf(cursor) < 0 ? (by > 0 ? 0 : live.length - 1) : live.indexOf(cursor) + by;
@@ -174,8 +172,8 @@ export function AddressMap(props: AddressMapProps) {
   };
 
   const tighter = useMemo(() => usedView(view, whole, rects, reach), [view, whole, rects, reach]);
-  const zoomed = view.from !== whole.from || view.until !== whole.until || view.low !== whole.low || view.high !== whole.high;
-  const keys = "Arrow keys move, + and - zoom in time, * and / in addresses, 0 shows everything, j and k go through buffers, Enter chooses one.";
+  const zoomed =
+    view.from !== whole.from || view.until !== whole.until || view.low !== whole.low || view.high !== whole.high;
   const words = cursor >= 0 ? rectangleWords(rects, cursor, names, map) : null;
   return (
     <div class="map">
@@ -213,7 +211,7 @@ export function AddressMap(props: AddressMapProps) {
         ref={place}
         tabIndex={0}
         role="application"
-        aria-label={`Address map of ${map.label}. ${keys}`}
+        aria-label={`Address map of ${map.label}. ${KEYS}`}
         {...handlers}
         onKeyDown={press}
       >
@@ -226,7 +224,7 @@ export function AddressMap(props: AddressMapProps) {
       </div>
       <div class="map-foot">
         <span>{bank && momentNs !== null && bankWords(bank, momentNs)}</span>
-        <span class="map-help" title={keys}>
+        <span class="map-help" title={KEYS}>
           One of {map.banks} banks, {short(map.size)} each; a line every{" "}
           {short(addressTicks(view.low, view.high, plot.height / 34).step)}.{" "}
           {rects.count < map.total && `${grouped(rects.count)} of ${grouped(map.total)} allocations have a rectangle. `}

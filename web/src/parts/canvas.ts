@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What every canvas needs: sharp pixels on any screen, the width of its place, the colours of the page, short texts. */
+/** What every canvas needs: sharp pixels on any screen, the width of its place, colours of the page, short texts. */
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { Theme } from "./theme";
@@ -119,7 +119,7 @@ export class TextFitter {
     for (let i = 0; i < text.length; i++) {
       sum += this.character(text.charCodeAt(i));
       if (sum > room) {
-        if (kept > 0 && (text.charCodeAt(kept - 1) & 0xfc00) === 0xd800) kept--; // do not cut a character in two
+        if (kept > 0 && (text.charCodeAt(kept - 1) & 0xfc00) === 0xd800) kept--; // a half character
         return kept < 2 ? "" : `${text.slice(0, kept)}…`;
       }
       if (sum + ellipsis <= room) kept = i + 1;

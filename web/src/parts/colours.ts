@@ -121,7 +121,9 @@ export function sequential(part: number, theme: Theme): Colour {
 export function diverging(part: number, theme: Theme): Colour {
   const t = Math.min(1, Math.abs(part)) ** 0.7;
   const hue = part < 0 ? 250 : 28;
-  return theme === "light" ? oklch(0.93 - 0.22 * t, 0.005 + 0.115 * t, hue) : oklch(0.38 + 0.14 * t, 0.01 + 0.12 * t, hue);
+  return theme === "light"
+    ? oklch(0.93 - 0.22 * t, 0.005 + 0.115 * t, hue)
+    : oklch(0.38 + 0.14 * t, 0.01 + 0.12 * t, hue);
 }
 
 /** The text colour with the better contrast on a background. */

@@ -5,7 +5,17 @@ import type { CoreRow, Cores } from "../documents";
 import { usePageColours } from "./canvas";
 import type { Colour } from "./colours";
 import { css, heat, inkOn, kindColour, mix, opColours, parseColour } from "./colours";
-import { clashes, gridNotes, gridSize, headroomText, lastProgram, programOf, tinySize, unplacedText, worstCore } from "./core_words";
+import {
+  clashes,
+  gridNotes,
+  gridSize,
+  headroomText,
+  lastProgram,
+  programOf,
+  tinySize,
+  unplacedText,
+  worstCore,
+} from "./core_words";
 import { human, percent, plural } from "./format";
 import type { Theme } from "./theme";
 
@@ -55,7 +65,7 @@ export function CoreGrid({ cores, selected, onSelect }: CoreGridProps) {
     let next: { x: number; y: number } | null = null;
     const step = STEPS[event.key];
     if (step) {
-      for (let x = current.x + step[0], y = current.y + step[1]; x >= 0 && y >= 0 && x < columns && y < rows; ) {
+      for (let x = current.x + step[0], y = current.y + step[1]; x >= 0 && y >= 0 && x < columns && y < rows;) {
         if (byPlace.has(`${x},${y}`)) {
           next = { x, y };
           break;
@@ -136,7 +146,13 @@ export function CoreGrid({ cores, selected, onSelect }: CoreGridProps) {
           </button>
         )}
       </div>
-      <table class="core-grid" role="grid" aria-label="Compute cores. Arrow keys choose a core." ref={table} onKeyDown={press}>
+      <table
+        class="core-grid"
+        role="grid"
+        aria-label="Compute cores. Arrow keys choose a core."
+        ref={table}
+        onKeyDown={press}
+      >
         <thead>
           <tr>
             <td />
@@ -157,7 +173,11 @@ export function CoreGrid({ cores, selected, onSelect }: CoreGridProps) {
         </tbody>
       </table>
       <div class="part-bar">
-        {colouring === "program" ? <ProgramKey cores={cores} theme={colours.theme} /> : <HeatKey colouring={colouring} theme={colours.theme} />}
+        {colouring === "program" ? (
+          <ProgramKey cores={cores} theme={colours.theme} />
+        ) : (
+          <HeatKey colouring={colouring} theme={colours.theme} />
+        )}
         <span>{gridNotes(cores).join("; ")}</span>
       </div>
     </div>
@@ -180,10 +200,17 @@ export function coreLook(
   if (colouring === "program") {
     const program = programOf(cores, core.program);
     if (!program) return { colour: neutral, first: "-", second: used + sign };
-    return { colour: opColours.of(programKey(program), theme), first: String(program.program), second: used + sign };
+    return {
+      colour: opColours.of(programKey(program), theme),
+      first: String(program.program),
+      second: used + sign,
+    };
   }
   if (clashes(core)) {
-    const both = { first: (colouring === "used" ? used : headroom) + sign, second: colouring === "used" ? headroom : used };
+    const both = {
+      first: (colouring === "used" ? used : headroom) + sign,
+      second: colouring === "used" ? headroom : used,
+    };
     return { colour: kindColour("clash", theme), ...both };
   }
   if (colouring === "headroom") {
@@ -222,7 +249,9 @@ function HeatKey({ colouring, theme }: { colouring: "used" | "headroom"; theme: 
     <span class="part-key">
       {colouring === "used" ? "empty" : "all free"}
       <i class="age-scale" style={{ background: `linear-gradient(to right, ${steps.join(", ")})` }} />
-      {colouring === "used" ? "full. Below the use of a core: its headroom" : "none left. Below the headroom of a core: its use"}
+      {colouring === "used"
+        ? "full. Below the use of a core: its headroom"
+        : "none left. Below the headroom of a core: its use"}
     </span>
   );
 }

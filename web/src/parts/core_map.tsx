@@ -5,18 +5,8 @@ import type { CoreDetail, CoreRow, Cores, SegmentRow } from "../documents";
 import { usePageColours, useSize } from "./canvas";
 import { css, inkOn, parseColour } from "./colours";
 import { headroomClass, segmentColour } from "./core_grid";
-import { Check } from "./check_box";
-import type { SegmentGroup } from "./core_words";
-import {
-  floorText,
-  headroomText,
-  lastProgram,
-  overlaps,
-  programOf,
-  programText,
-  SEGMENT_WORDS,
-  segmentGroups,
-} from "./core_words";
+import { CoreSegments } from "./core_segments";
+import { floorText, headroomText, lastProgram, overlaps, programOf, programText, SEGMENT_WORDS } from "./core_words";
 import { address, human, percent } from "./format";
 import { addressTicks } from "./map_layout";
 
@@ -38,7 +28,12 @@ const LETTER_PIXELS = 6.6;
 export function CoreMap({ cores, detail, x, y }: CoreMapProps) {
   const [hovered, setHovered] = useState<number | null>(null);
   const core = cores.cores.find((one) => one.x === x && one.y === y);
-  if (!core || !cores.l1) return <p class="part-none">There is no core {x},{y}.</p>;
+  if (!core || !cores.l1)
+    return (
+      <p class="part-none">
+        There is no core {x},{y}.
+      </p>
+    );
   const worst = core.worst;
   const size = cores.l1.size;
   const facts: [string, string, string?][] = [
@@ -54,7 +49,11 @@ export function CoreMap({ cores, detail, x, y }: CoreMapProps) {
     const left = worst.headroom;
     const words = left === null ? "" : left < 0 ? `would clash by ${human(-left)}, ` : `headroom ${human(left)}, `;
     const program = `cached ${programText(programOf(cores, worst.program))}`;
-    facts.push(["Highest end", limit(worst.end, words + program), left !== null && left < 0 ? "headroom-bad" : undefined]);
+    facts.push([
+      "Highest end",
+      limit(worst.end, words + program),
+      left !== null && left < 0 ? "headroom-bad" : undefined,
+    ]);
   }
   return (
     <div class="core-map">
@@ -67,11 +66,13 @@ export function CoreMap({ cores, detail, x, y }: CoreMapProps) {
         ])}
       </dl>
       {detail === null ? (
-        <p class="part-none">Asking for the map of core {x},{y}.</p>
+        <p class="part-none">
+          Asking for the map of core {x},{y}.
+        </p>
       ) : (
         <>
           <Strip cores={cores} core={core} segments={detail.segments} hovered={hovered} onHover={setHovered} />
-          <Segments detail={detail} hovered={hovered} onHover={setHovered} />
+          <CoreSegments detail={detail} hovered={hovered} onHover={setHovered} />
           {detail.kernels.length > 0 && (
             <div class="core-kernels">
               In the kernel ring, at unknown addresses:
@@ -112,7 +113,8 @@ function Strip({ cores, core, segments, hovered, onHover }: StripProps) {
   const [panel, soft] = [parseColour(colours.panel), parseColour(colours.soft)];
   const floor = cores.floor.address;
   const end = core.end ?? layout.base;
-  const gap = core.headroom !== null && floor !== null ? { low: Math.min(end, floor), high: Math.max(end, floor) } : null;
+  const gap =
+    core.headroom !== null && floor !== null ? { low: Math.min(end, floor), high: Math.max(end, floor) } : null;
   const words = gap && (core.headroom! < 0 ? `clash by ${human(-core.headroom!)}` : `headroom ${human(core.headroom)}`);
   const wide = gap ? (gap.high - gap.low) * scale : 0;
   const room = (words?.length ?? 0) * LETTER_PIXELS + 12;
@@ -121,7 +123,12 @@ function Strip({ cores, core, segments, hovered, onHover }: StripProps) {
   const before = gap !== null && !inside && at(gap.low) - room > 0;
   return (
     <div class="core-strip" ref={place}>
-      <svg width={width} height={STRIP_PIXELS + GAP_PIXELS + AXIS_PIXELS} role="img" aria-label={words ?? "L1 of the core"}>
+      <svg
+        width={width}
+        height={STRIP_PIXELS + GAP_PIXELS + AXIS_PIXELS}
+        role="img"
+        aria-label={words ?? "L1 of the core"}
+      >
         <defs>
           <pattern id="core-overlap" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
             <rect width="3" height="6" class="core-overlap-line" />
@@ -137,25 +144,44 @@ function Strip({ cores, core, segments, hovered, onHover }: StripProps) {
               {overlaps(segment) && (
                 <rect x={at(segment.start)} y={0.5} width={long} height={STRIP_PIXELS - 1} fill="url(#core-overlap)" />
               )}
-              {long > 5 && <line class="core-edge" x1={at(segment.start)} x2={at(segment.start)} y1={0} y2={STRIP_PIXELS} />}
+              {long > 5 && (
+                <line class="core-edge" x1={at(segment.start)} x2={at(segment.start)} y1={0} y2={STRIP_PIXELS} />
+              )}
               {long > label.length * LETTER_PIXELS + 8 && (
-                <text x={at(segment.start) + long / 2} y={STRIP_PIXELS / 2 + 4} text-anchor="middle" fill={css(inkOn(colour))}>
+                <text
+                  x={at(segment.start) + long / 2}
+                  y={STRIP_PIXELS / 2 + 4}
+                  text-anchor="middle"
+                  fill={css(inkOn(colour))}
+                >
                   {label}
                 </text>
               )}
               {hovered === index && (
-                <rect class="core-hovered" x={at(segment.start)} y={1} width={Math.max(2, long)} height={STRIP_PIXELS - 2} />
+                <rect
+                  class="core-hovered"
+                  x={at(segment.start)}
+                  y={1}
+                  width={Math.max(2, long)}
+                  height={STRIP_PIXELS - 2}
+                />
               )}
             </g>
           );
         })}
         <rect class="core-frame" x={0.5} y={0.5} width={Math.max(0, width - 1)} height={STRIP_PIXELS - 1} />
-        {floor !== null && <line class="core-floor" x1={at(floor)} x2={at(floor)} y1={0} y2={STRIP_PIXELS + GAP_PIXELS} />}
-        {core.end !== null && <line class="core-end" x1={at(core.end)} x2={at(core.end)} y1={0} y2={STRIP_PIXELS + GAP_PIXELS} />}
+        {floor !== null && (
+          <line class="core-floor" x1={at(floor)} x2={at(floor)} y1={0} y2={STRIP_PIXELS + GAP_PIXELS} />
+        )}
+        {core.end !== null && (
+          <line class="core-end" x1={at(core.end)} x2={at(core.end)} y1={0} y2={STRIP_PIXELS + GAP_PIXELS} />
+        )}
         {gap && (
           <g class={headroomClass(cores, core.headroom)}>
             <line class="core-gap" x1={at(gap.low)} x2={at(gap.high)} y1={middle} y2={middle} />
-            {inside && <rect class="core-gap-back" x={at(gap.low) + (wide - room) / 2} y={middle - 8} width={room} height={16} />}
+            {inside && (
+              <rect class="core-gap-back" x={at(gap.low) + (wide - room) / 2} y={middle - 8} width={room} height={16} />
+            )}
             <text
               class="core-gap-text"
               x={inside ? at(gap.low) + wide / 2 : before ? at(gap.low) - 6 : at(gap.high) + 6}
@@ -180,71 +206,4 @@ function Strip({ cores, core, segments, hovered, onHover }: StripProps) {
       </svg>
     </div>
   );
-}
-
-interface SegmentsProps {
-  detail: CoreDetail;
-  hovered: number | null;
-  onHover: (index: number | null) => void;
-}
-
-/** High addresses first, as in `ttmem l1`. */
-function Segments({ detail, hovered, onHover }: SegmentsProps) {
-  const [join, setJoin] = useState(true);
-  const colours = usePageColours();
-  const [panel, soft] = [parseColour(colours.panel), parseColour(colours.soft)];
-  const groups = segmentGroups(detail.segments, join).reverse();
-  const canJoin = !join || groups.length < detail.segments.length;
-  return (
-    <>
-      <div class="core-scroll">
-        <table class="core-segments">
-          <thead>
-            <tr>
-              <th>From</th>
-              <th>To</th>
-              <th>Size</th>
-              <th>What</th>
-              <th>Held by</th>
-            </tr>
-          </thead>
-          <tbody>
-            {detail.listed_to !== null && (
-              <tr>
-                <td colSpan={5}>Above {address(detail.listed_to)} there is more, which is not listed.</td>
-              </tr>
-            )}
-            {groups.map((group) => (
-              <tr
-                key={group.start}
-                class={rowClass(group, hovered)}
-                onPointerEnter={() => onHover(group.first)}
-                onPointerLeave={() => onHover(null)}
-              >
-                <td class="number">{address(group.start)}</td>
-                <td class="number">{address(group.end)}</td>
-                <td class="number" title={`${group.end - group.start} B`}>
-                  {human(group.end - group.start)}
-                </td>
-                <td class="what">
-                  <i class="swatch" style={{ background: css(segmentColour(group.kind, colours.theme, panel, soft)) }} />{" "}
-                  {group.count > 1 && `${group.count} x `}
-                  {SEGMENT_WORDS[group.kind] ?? group.kind}
-                </td>
-                <td>{group.text}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {canJoin && <Check label="Join adjacent segments that are alike" checked={join} onChange={setJoin} />}
-    </>
-  );
-}
-
-function rowClass(group: SegmentGroup, hovered: number | null): string {
-  const quiet = ["free", "small_free", "firmware", "ring"].includes(group.kind);
-  const style = group.overlap ? "core-row-overlap" : quiet ? "core-row-quiet" : "";
-  const chosen = hovered !== null && hovered >= group.first && hovered < group.first + group.count;
-  return chosen ? `${style} core-row-hovered` : style;
 }

@@ -37,6 +37,7 @@ export interface FlameGraphProps {
   maxHeight?: number;
 }
 
+const KEYS = "Arrow keys move, Enter zooms, Backspace goes back, Escape shows everything.";
 const ARROWS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End"]);
 
 export function FlameGraph(props: FlameGraphProps) {
@@ -84,7 +85,8 @@ export function FlameGraph(props: FlameGraphProps) {
   usePaint(
     canvas,
     size,
-    (context) => paintFlame(context, { tree, sums, boxes, ops, focus, hit: found?.hit ?? null, colouring, brief }, colours),
+    (context) =>
+      paintFlame(context, { tree, sums, boxes, ops, focus, hit: found?.hit ?? null, colouring, brief }, colours),
     [boxes, sums, ops, found, colouring, colours],
   );
 
@@ -102,8 +104,7 @@ export function FlameGraph(props: FlameGraphProps) {
     [boxes, hovered, currentBox, focused, colours],
   );
 
-  const amount = (value: number) =>
-    unit === "bytes" ? (differential ? signed(value) : exact(value)) : grouped(value);
+  const amount = (value: number) => (unit === "bytes" ? (differential ? signed(value) : exact(value)) : grouped(value));
   const nameOf = (node: number) => tree.names[tree.name[node]];
   const rowsOf = (box: number): [string, string][] => {
     const node = boxes.node[box];
@@ -113,7 +114,10 @@ export function FlameGraph(props: FlameGraphProps) {
       const { net, weight } = sums;
       rows.push(["change", amount(net[node])]);
       if (weight[node] > Math.abs(net[node])) {
-        rows.push(["grown", amount((weight[node] + net[node]) / 2)], ["shrunk", amount((net[node] - weight[node]) / 2)]);
+        rows.push(
+          ["grown", amount((weight[node] + net[node]) / 2)],
+          ["shrunk", amount((net[node] - weight[node]) / 2)],
+        );
       }
       rows.push(["share of all changes", complete(share(weight[node], weight[0]))]);
     } else {
@@ -212,7 +216,7 @@ export function FlameGraph(props: FlameGraphProps) {
           ref={place}
           tabIndex={0}
           role="tree"
-          aria-label={`Flame graph: ${label}. Arrow keys move, Enter zooms, Backspace goes back, Escape shows everything.`}
+          aria-label={`Flame graph: ${label}. ${KEYS}`}
           aria-activedescendant={`${id}-frame`}
           onKeyDown={press}
           onFocus={() => setFocused(true)}

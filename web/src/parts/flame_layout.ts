@@ -118,7 +118,8 @@ export function buildFlameTree(source: FlameSource, inverted = false, folded = t
     }
     let node = builder.node(site.stack < 0 ? root : frameNode(site.stack), op, FlameType.Op);
     if (site.stack < 0 && site.line >= 0) node = builder.node(node, strings[site.line], FlameType.Frame);
-    if (site.part >= 0) return builder.node(node, partLabel(kinds[site.kind], strings[site.part], op), FlameType.Detail);
+    if (site.part >= 0)
+      return builder.node(node, partLabel(kinds[site.kind], strings[site.part], op), FlameType.Detail);
     return site.shape < 0 ? node : builder.node(node, strings[site.shape], FlameType.Detail);
   };
 

@@ -50,11 +50,7 @@ export function nodeColour(picture: FlamePicture, node: number, colours: PageCol
 
 let fitter: { font: string; texts: TextFitter } | null = null;
 
-export function paintFlame(
-  context: CanvasRenderingContext2D,
-  picture: FlamePicture,
-  colours: PageColours,
-): void {
+export function paintFlame(context: CanvasRenderingContext2D, picture: FlamePicture, colours: PageColours): void {
   const { tree, boxes, hit, focus } = picture;
   const font = `${FONT_PIXELS}px ${colours.sans}`;
   context.font = font;

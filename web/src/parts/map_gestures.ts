@@ -95,7 +95,8 @@ export function useMapGestures(input: GestureInput) {
     if (!from) return;
     const here = local(event);
     if (!from.moved) input.onClick(here.x, here.y);
-    else if (from.choose) setView(chosenPart(placeAt(view, plot, from.x, from.y), placeAt(view, plot, here.x, here.y), whole));
+    else if (from.choose)
+      setView(chosenPart(placeAt(view, plot, from.x, from.y), placeAt(view, plot, here.x, here.y), whole));
   };
   const wheel = (event: WheelEvent) => {
     if (document.activeElement !== place.current && !event.ctrlKey && !event.metaKey) return; // the page scrolls

@@ -36,7 +36,9 @@ export function MapLegend(props: MapLegendProps) {
         <span class="key-entry" title="Up to which address the running program reaches">
           <i
             class="swatch"
-            style={{ background: `repeating-linear-gradient(135deg, ${program} 0 1.5px, transparent 1.5px 4px)` }}
+            style={{
+              background: `repeating-linear-gradient(135deg, ${program} 0 1.5px, transparent 1.5px 4px)`,
+            }}
           />{" "}
           programs
         </span>

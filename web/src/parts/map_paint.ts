@@ -2,8 +2,8 @@
 /** Paints an address map: the picture of the rectangles, programs, axes, and what is chosen. */
 import type { CanvasSize, PageColours } from "./canvas";
 import { css, kindColour, mix, parseColour } from "./colours";
-import { address, human, moment, short } from "./format";
-import type { BankAtMoment, MapReach, MapRectangles, MapView } from "./map_layout";
+import { address, moment } from "./format";
+import type { MapReach, MapRectangles, MapView } from "./map_layout";
 import { addressTicks, timeTicks } from "./map_layout";
 import type { RasterInput } from "./map_raster";
 import { drawMap, reachColumns } from "./map_raster";
@@ -27,8 +27,7 @@ export interface MapClash {
 const LEFT_PIXELS = 84;
 const BOTTOM_PIXELS = 24;
 const TOP_PIXELS = 6;
-const BANK_PIXELS = 128; // the bank at the moment, right of the plot
-const BAR_PIXELS = 16;
+export const BANK_PIXELS = 128; // the bank at the moment, right of the plot
 const HATCH_PIXELS = 6;
 
 export function plotOf(width: number, height: number, withBank: boolean): Plot {
@@ -89,7 +88,7 @@ function paintReach(
   const line = new Path2D();
   const bottom = plot.top + plot.height;
   context.fillStyle = hatch(context, colours);
-  for (let x = 0; x < tops.length; ) {
+  for (let x = 0; x < tops.length;) {
     let end = x + 1;
     while (end < tops.length && (tops[end] === tops[x] || (Number.isNaN(tops[end]) && Number.isNaN(tops[x])))) end++;
     if (!Number.isNaN(tops[x])) {
@@ -254,54 +253,4 @@ function paintClash(
   context.globalAlpha = 1;
   context.strokeStyle = colours.panel;
   context.strokeRect(x - 7.5, top - 0.5, 15, high + 1);
-}
-
-/** The bank at the moment, beside the plot and to its scale: used by colour, free, and the largest free block. */
-export function paintBank(
-  context: CanvasRenderingContext2D,
-  plot: Plot,
-  view: MapView,
-  bank: BankAtMoment,
-  used: readonly { low: number; high: number; colour: number | null }[], // null: a program
-  colours: PageColours,
-): void {
-  const left = plot.left + plot.width + 12;
-  const bottom = plot.top + plot.height;
-  context.save();
-  context.beginPath();
-  context.rect(left - 1, plot.top - 1, BANK_PIXELS, plot.height + 2);
-  context.clip();
-  context.fillStyle = colours.sunken;
-  context.fillRect(left, plot.top, BAR_PIXELS, plot.height);
-  for (const block of used) {
-    const top = yOf(view, plot, block.high);
-    context.fillStyle = block.colour === null ? hatch(context, colours) : css(block.colour);
-    context.fillRect(left, top, BAR_PIXELS, Math.max(1, yOf(view, plot, block.low) - top));
-  }
-  context.strokeStyle = colours.strong;
-  context.strokeRect(left - 0.5, plot.top - 0.5, BAR_PIXELS + 1, plot.height + 1);
-  const block = bank.largest;
-  if (block && block.high > view.low && block.low < view.high) {
-    const high = Math.max(plot.top, yOf(view, plot, block.high));
-    const low = Math.min(bottom, yOf(view, plot, block.low));
-    const x = left + BAR_PIXELS + 5;
-    context.strokeStyle = colours.text;
-    context.beginPath();
-    context.moveTo(x - 3, high + 0.5);
-    context.lineTo(x + 1, high + 0.5);
-    context.lineTo(x + 1, low - 0.5);
-    context.lineTo(x - 3, low - 0.5);
-    context.stroke();
-    const middle = Math.min(bottom - 14, Math.max(plot.top + 14, (high + low) / 2));
-    context.textBaseline = "middle";
-    context.textAlign = "left";
-    context.fillStyle = colours.text;
-    context.font = `600 11px ${colours.sans}`;
-    const bytes = block.high - block.low;
-    context.fillText(bank.complete ? short(bytes) : `≤ ${human(bytes)}`, x + 6, middle - 7);
-    context.font = `11px ${colours.sans}`;
-    context.fillStyle = colours.soft;
-    context.fillText("largest free", x + 6, middle + 7);
-  }
-  context.restore();
 }

@@ -31,8 +31,8 @@ export function drawMap(pixels: Uint32Array, width: number, height: number, inpu
   if (input.coverage) drawCoverage(pixels, width, height, view, background, input.coverage);
   const scaleX = width / (view.until - view.from);
   const scaleY = height / (view.high - view.low);
-  const rows = new Thin(height, width);
-  const columns = new Thin(width, height);
+  const rows = new Thin(height, width, 2 * rects.count);
+  const columns = new Thin(width, height, rects.count);
   const { begin, end, address, size } = rects;
   for (let i = 0; i < rects.count; i++) {
     if (end[i] < view.from || begin[i] > view.until) continue;
@@ -69,29 +69,39 @@ function fill(pixels: Uint32Array, width: number, left: number, right: number, t
 
 /** Rectangles that are thinner than a pixel, in lines of pixels: rows or columns of the picture. */
 class Thin {
-  private readonly line: number[] = [];
-  private readonly from: number[] = [];
-  private readonly until: number[] = [];
-  private readonly part: number[] = [];
-  private readonly colour: number[] = [];
+  private count = 0;
+  private readonly line: Int32Array;
+  private readonly from: Int32Array;
+  private readonly until: Int32Array;
+  private readonly part: Float64Array;
+  private readonly colour: Uint32Array;
 
   constructor(
     private readonly lines: number,
     private readonly length: number,
-  ) {}
+    capacity: number,
+  ) {
+    this.line = new Int32Array(capacity);
+    this.from = new Int32Array(capacity);
+    this.until = new Int32Array(capacity);
+    this.part = new Float64Array(capacity);
+    this.colour = new Uint32Array(capacity);
+  }
 
   add(place: number, from: number, until: number, part: number, colour: Colour): void {
+    const i = this.count++;
     const first = Math.min(this.length - 1, Math.floor(from));
-    this.line.push(Math.min(this.lines - 1, Math.floor(place)));
-    this.from.push(first);
-    this.until.push(Math.min(this.length, Math.max(first + 1, Math.round(until))));
-    this.part.push(Math.max(part, 1e-4) * Math.min(1, Math.max(until - from, 1e-2)));
-    this.colour.push(colour);
+    this.line[i] = Math.min(this.lines - 1, Math.floor(place));
+    this.from[i] = first;
+    this.until[i] = Math.min(this.length, Math.max(first + 1, Math.round(until)));
+    this.part[i] = Math.max(part, 1e-4) * Math.min(1, Math.max(until - from, 1e-2));
+    this.colour[i] = colour;
   }
 
   /** Blends what was added into a picture: pixel p of a line is at `line * lineStep + p * step`. */
   blend(pixels: Uint32Array, lineStep: number, step: number): void {
-    const count = this.line.length;
+    const count = this.count;
+    if (count === 0) return;
     const starts = new Uint32Array(this.lines + 1);
     for (let i = 0; i < count; i++) starts[this.line[i] + 1]++;
     for (let line = 0; line < this.lines; line++) starts[line + 1] += starts[line];

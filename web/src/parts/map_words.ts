@@ -157,5 +157,6 @@ export function bankWords(bank: BankAtMoment, ns: number): string {
   const limit = bank.complete ? "" : "at most ";
   const largest = bank.largest ? `, largest ${limit}${human(bank.largest.high - bank.largest.low)}` : "";
   const blocks = bank.free.length > 0 ? ` in ${plural(bank.free.length, "block")}${largest}` : "";
-  return `At ${moment(ns)} in each bank: buffers ${bank.complete ? "" : "at least "}${human(bank.used)}, free ${limit}${human(free)}${blocks}`;
+  const used = `${bank.complete ? "" : "at least "}${human(bank.used)}`;
+  return `At ${moment(ns)} in each bank: buffers ${used}, free ${limit}${human(free)}${blocks}`;
 }

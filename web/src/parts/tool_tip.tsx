@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A tool tip beside the pointer. It stays inside the window, is cut by no other element, and never takes the pointer. */
+/** A tool tip beside the pointer. It stays inside the window, is never cut off, and never takes the pointer. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface ToolTipProps {

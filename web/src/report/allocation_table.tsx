@@ -27,7 +27,7 @@ const LIVES: readonly (readonly [AllocationFilter["life"], string])[] = [
 export function AllocationTable({ view }: { view: View }) {
   const { report, sections, state, change, mask, from, until, window } = view;
   const { theme } = usePageColours();
-  const [scope, setScope] = useState<AllocationFilter["scope"]>("live");
+  const [scope, setScope] = useState<AllocationFilter["scope"] | null>(null);
   const [least, setLeast] = useState(0);
   const [flag, setFlag] = useState<AllocationFilter["flag"]>(0);
   const [life, setLife] = useState<AllocationFilter["life"]>("any");
@@ -38,7 +38,8 @@ export function AllocationTable({ view }: { view: View }) {
     () => columns && sortedRows(columns, report, sort.replace("-", "") as AllocationKey, sort.startsWith("-")),
     [columns, sort],
   );
-  const effective = scope === "made" && !window ? "live" : scope;
+  // Until the reader chooses: what a moment has is live, what a window has was made in it.
+  const effective = scope === null || (scope === "made" && !window) ? (window ? "made" : "live") : scope;
   const rows = useMemo(() => {
     if (columns === null || order === null) return [];
     const filter = { scope: effective, from, until, group: state.group, mask, least, life, flag };

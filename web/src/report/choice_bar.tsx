@@ -84,7 +84,7 @@ function Snapped({ view }: { view: View }) {
       <b>{window ? `${moment(from, fine)} to ${moment(until, fine)}` : moment(from, fine)}</b>
       <span class="soft">
         {window ? ` (${duration(until - from)})` : ""}
-        {off >= 1 && sums !== null ? `, snapped by ${duration(off)}` : ""}
+        {off >= 1e3 && sums !== null ? `, snapped by ${duration(off)}` : ""}
       </span>
     </div>
   );

@@ -11,7 +11,8 @@ type Mode = "live" | "peak" | "end" | "churn" | "change";
 
 export function FlameSection({ view }: { view: View }) {
   const { report, sums, amounts, mask, group, state, window } = view;
-  const [mode, setMode] = useState<Mode>("live");
+  const [chosen, setMode] = useState<Mode | null>(null);
+  const mode = chosen ?? (window ? "churn" : "live");
   const [unit, setUnit] = useState<"bytes" | "count">("bytes");
   const pool = group.pools.find((one) => one.pool === state.pool);
   const peak = pool?.peak_ns ?? null;

@@ -8,6 +8,7 @@ import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
 import type { SumRow } from "./roll_up";
 import { rollUpBy } from "./roll_up";
+import { ProgramTable } from "./program_table";
 import { BY } from "./state";
 import type { By } from "./state";
 import type { View } from "./view";
@@ -18,11 +19,29 @@ const BY_WORDS: Record<By, string> = {
 };
 
 export function OriginTable({ view }: { view: View }) {
+  const { state, change } = view;
+  const choices: [View["state"]["by"], string][] = [...BY.map((by): [By, string] => [by, BY_WORDS[by]]), ["program", "Program"]];
+  return (
+    <>
+      <div class="toolbar">
+        <div class="segmented" role="group" aria-label="Sum by">
+          {choices.map(([by, words]) => (
+            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>{words}</button>
+          ))}
+        </div>
+        <span class="soft">{state.by === "program" ? null : poolNote(state.pool)}</span>
+      </div>
+      {state.by === "program" ? <ProgramTable view={view} /> : <SumTable view={view} by={state.by} />}
+    </>
+  );
+}
+
+function SumTable({ view, by }: { view: View; by: By }) {
   const { report, state, change, amounts, mask, window } = view;
   const { theme } = usePageColours();
   const rows = useMemo(
-    () => (amounts === null ? [] : rollUpBy(report, state.by, amounts, mask)),
-    [report, state.by, amounts, mask],
+    () => (amounts === null ? [] : rollUpBy(report, by, amounts, mask)),
+    [report, by, amounts, mask],
   );
   const total = rows.reduce((sum, row) => sum + row.bytes, 0);
   const columns = useMemo(() => {
@@ -35,11 +54,11 @@ export function OriginTable({ view }: { view: View }) {
     });
     const listed: TableColumn<SumRow>[] = [
       {
-        key: "key", label: BY_WORDS[state.by], wide: true, value: (row) => row.key,
+        key: "key", label: BY_WORDS[by], wide: true, value: (row) => row.key,
         render: (row) => (
           <span class={row.known ? "origin" : "origin soft"} title={row.key}>
             <i style={{ background: css(kindColour(report.kinds[[...row.kinds][0]], theme)) }} />
-            {state.by === "line" ? shortLine(row.key) : state.by === "kind" ? kindWords(row.key) : row.key}
+            {by === "line" ? shortLine(row.key) : by === "kind" ? kindWords(row.key) : row.key}
           </span>
         ),
       },
@@ -74,31 +93,19 @@ export function OriginTable({ view }: { view: View }) {
     }
     listed.push(number("sites", "Call sites", "Different combinations of operation, shape, line and stack"));
     return listed;
-  }, [report, state.by, window, total, theme]);
+  }, [report, by, window, total, theme]);
   return (
-    <>
-      <div class="toolbar">
-        <div class="segmented" role="group" aria-label="Sum by">
-          {BY.map((by) => (
-            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>
-              {BY_WORDS[by]}
-            </button>
-          ))}
-        </div>
-        <span class="soft">{poolNote(state.pool)}</span>
-      </div>
       <Table
-        key={`${state.by} ${window}`}
-        label={`Memory by ${BY_WORDS[state.by].toLowerCase()}`}
+        key={`${by} ${window}`}
+        label={`Memory by ${BY_WORDS[by].toLowerCase()}`}
         columns={columns} rows={rows} id={(row) => row.key} sort={window ? "-allocated" : "-bytes"} first={14}
-        chosen={(row) => state.only?.by === state.by && state.only.key === row.key}
+        chosen={(row) => state.only?.by === by && state.only.key === row.key}
         chooseTitle="Show only this in all views; again: show everything"
         onChoose={(row) =>
-          change({ only: state.only?.by === state.by && state.only.key === row.key ? null : { by: state.by, key: row.key } })
+          change({ only: state.only?.by === by && state.only.key === row.key ? null : { by, key: row.key } })
         }
         empty={view.noSums ?? (amounts === null ? "Decoding…" : "Nothing was live at this moment that passes the filters.")}
         note={`${short(total)} live in all rows, per chip`}
       />
-    </>
   );
 }

@@ -168,7 +168,7 @@ function Part({ view, id, title, hint, of: Content }: PartProps) {
   const shown = near ? view : later;
   const content = useMemo(() => <Content view={shown} />, [shown]);
   return (
-    <section id={id} class={`card part ${made ? "" : "waiting"}`} ref={place}>
+    <section id={id} class={`card part ${made ? "" : "waiting"}`} aria-busy={shown !== view} ref={place}>
       <h2>
         {title} {hint !== undefined && <span class="hint">{hint}</span>}
       </h2>

@@ -17,7 +17,7 @@ export interface ReportState {
   until: number; // the same for a moment
   view: readonly [number, number] | null; // part of the timeline that is shown; null: all of it
   pool: string;
-  by: By;
+  by: By | "program"; // what the table of origins sums by
   search: string;
   only: SiteFilter | null;
   failure: number; // which explanation is shown
@@ -76,7 +76,7 @@ export function fromHash(hash: string, report: Report, initial: ReportState): Re
   const pool = parts.get("pool");
   if (pool !== null && pool in report.pools) state.pool = pool;
   const by = parts.get("by");
-  if (BY.includes(by as By)) state.by = by as By;
+  if (BY.includes(by as By) || by === "program") state.by = by as ReportState["by"];
   state.search = parts.get("search") ?? "";
   for (const property of BY) {
     const key = parts.get(`only.${property}`);

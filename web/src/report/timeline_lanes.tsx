@@ -41,7 +41,11 @@ const MARK_WORDS: Record<ReportMark["type"], string> = {
 export function TimelineLanes({ report, group, from, until, width, ratio, onPhase, onMark }: LanesProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = usePageColours();
-  const names = useMemo(() => new NameColours(), [report]);
+  const names = useMemo(() => {
+    const colours = new NameColours();
+    for (const phase of report.phases) colours.of(baseName(phase), "light"); // the order decides, and it stays the same
+    return colours;
+  }, [report]);
   const [hover, setHover] = useState<{ hit: Hit; x: number; y: number } | null>(null);
   const phases = useMemo(() => report.phases.filter((phase) => phase.groups.includes(group)), [report, group]);
   const marks = useMemo(
@@ -86,7 +90,7 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
         const left = Math.max(AXIS_WIDTH - 2, place(begin));
         const right = Math.min(width, place(end));
         const hit = { x: left, y: RULER + phase.depth * LANE + 1, width: Math.max(1, right - left - 1), height: LANE - 3, phase };
-        const fill = names.of(phase.name.replace(/\s*\d+$/, ""), colours.theme);
+        const fill = names.of(baseName(phase), colours.theme);
         context.fillStyle = css(fill);
         context.fillRect(hit.x, hit.y, hit.width, hit.height);
         found.push(hit);
@@ -163,6 +167,11 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
       )}
     </div>
   );
+}
+
+/** Phases that differ only in a number at the end have one colour. */
+function baseName(phase: ReportPhase): string {
+  return phase.name.replace(/\s*\d+$/, "");
 }
 
 function phaseRows(phase: ReportPhase): [string, string][] {
