@@ -73,7 +73,7 @@ def test_the_source_package_has_all_that_a_build_needs(tree: Path, sdist: Path) 
         for path in (tree / part).rglob("*")
         if path.is_file()
     }
-    assert {"native/CMakeLists.txt", "web/src/main.tsx"} <= wanted
+    assert {"native/CMakeLists.txt", "web/src/report.tsx"} <= wanted
     assert wanted | {"web/build.cmake", "web/package-lock.json", "web/.npmrc"} <= packed
 
 
