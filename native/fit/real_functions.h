@@ -31,8 +31,8 @@ inline void report(const char* what, unsigned long number = 0) {
 // The function behind one of ours: the agent's, which is loaded after this library, or tt-metal's own. tt-metal is not
 // in the global scope of a Python process, so it is looked up from the library that called.
 template <typename Function>
-Function next(const char* symbol, void* caller) {
-    void* found = dlsym(RTLD_NEXT, symbol);
+Function next(const char* symbol, void* caller, void* scope = RTLD_NEXT) {
+    void* found = dlsym(scope, symbol);
     Dl_info info;
     if (found == nullptr && dladdr(caller, &info) != 0) {
         void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);

@@ -54,13 +54,18 @@ void tell() {
     }
 }
 
-// Zeros, allocated as tt-metal would do it: it frees them.
+// Zeros, allocated as tt-metal would do it, because it frees them: with the operator of any library of the user.
 template <typename Element>
 Vector<Element> zeros(size_t count, void* caller) {
-    static const auto allocate = next<void* (*)(size_t)>("_Znwm", caller);
+    static const auto allocate = next<void* (*)(size_t)>("_Znwm", caller, RTLD_DEFAULT);
     auto* const begin = static_cast<Element*>(allocate(count * sizeof(Element)));
     memset(begin, 0, count * sizeof(Element));
     return {begin, begin + count, begin + count};
+}
+
+void release(void* begin, void* caller) {
+    static const auto free_it = next<void (*)(void*)>("_ZdlPv", caller, RTLD_DEFAULT);
+    free_it(begin);
 }
 
 bool is_usual_tile(const std::optional<Sides>& tile) { return !tile || ((*tile)[0] == kTile && (*tile)[1] == kTile); }
@@ -96,8 +101,7 @@ bool is_whole(size_t count, const Sides& matrix) {
         if (fake() && values.size >= kLeastElements && values.size % kTileElements == 0) {                         \
             const Vector<uint32_t> first = real({values.data, kTileElements}, in_rows, exponent_a, tile);          \
             const auto words = static_cast<size_t>(first.end - first.begin);                                       \
-            static const auto release = next<void (*)(void*)>("_ZdlPv", TTMEM_CALLER);                             \
-            release(first.begin);                                                                                  \
+            release(first.begin, TTMEM_CALLER);                                                                    \
             tell();                                                                                                \
             return zeros<uint32_t>(values.size / kTileElements * words, TTMEM_CALLER);                             \
         }                                                                                                          \

@@ -153,9 +153,13 @@ def test_a_described_machine_is_the_same_machine(folder: Path) -> None:
         folder,
         f"import ttnn\ndevice = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))\nheld = [{weights} for _ in range(250)]\n",
     )
-    fitted = fit(folder, "--board", "machine.yaml,t3k,p150", "--bytes-per-token", "64K", command=model)
-    described, ours, larger = fitted.data["boards"]
+    fitted = fit(folder, "--board", "machine.yaml,p150", "--bytes-per-token", "64K", command=model)
+    described, larger = fitted.data["boards"]
     assert (fitted.code, fitted.data["smallest"]) == (4, "p150")
+    everywhere = fit(folder, "--board", "all", command=model)
+    assert (everywhere.code, everywhere.data["smallest"]) == (0, "p100")
+    assert [row["board"] for row in everywhere.data["boards"]] == list(BOARDS)
+    (ours,) = [row for row in everywhere.data["boards"] if row["board"] == "t3k"]
     assert described["board"] == "machine.yaml"
     for key in ("verdict", "dram", "l1", "failure", "failures", "notes"):
         assert described[key] == ours[key], key
@@ -165,9 +169,6 @@ def test_a_described_machine_is_the_same_machine(folder: Path) -> None:
     assert larger["verdict"] == "fits"
     pages = larger["dram"]["largest_free_min"] // 2048
     assert larger["kv"] == {"bytes_per_token": 65536, "bytes": pages * 2048 * 8, "tokens": pages * 2048 * 8 // 65536}
-    everywhere = fit(folder, "--board", "all", command=model)
-    assert (everywhere.code, everywhere.data["smallest"]) == (0, "p100")
-    assert [row["board"] for row in everywhere.data["boards"]] == list(BOARDS)
 
 
 OPEN = "import ttnn, os, sys\ndevice = ttnn.open_device(device_id=0)\n"
@@ -276,6 +277,8 @@ def test_a_run_that_would_not_end_is_ended(until: str, folder: Path) -> None:
         "while True: ttnn.add(small, small)\n"
     )
     fitted = fit(folder, "--board", "n150", "--until", until, command=script(folder, text))
+    if until == "2" and (fitted.board["dram"] or {"peak": 0})["peak"] <= TENSOR:  # a busy machine: it was too slow
+        fitted = fit(folder, "--board", "n150", "--until", "30", command=script(folder, text))
     found = fitted.board
     assert (fitted.code, found["verdict"], found["stopped"]) == (0, "fits", True)
     assert found["reason"] == "every allocation succeeded until the run was stopped"
@@ -311,18 +314,18 @@ def test_the_largest_value_is_the_one_that_arithmetic_gives(folder: Path) -> Non
         "batch, tensors = map(int, sys.argv[1:])\nshape = [batch, 8, 8192, 128]\n"
         "held = [ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device) for _ in range(tensors)]\n"
     )
-    tiles, bank, last = 8 * 256 * 4, 1072693184, 12
+    tiles, bank, last = 8 * 256 * 4, 1072693184, 5
 
     def expected(tensors: int) -> int:
         return max(value for value in range(1, last + 1) if tensors * -(-value * tiles // 12) * 2048 <= bank)
 
-    arguments = ["--board", "n150", "--vary", f"batch=1..{last}", "--vary", "tensors=80,128"]
+    arguments = ["--board", "n150", "--vary", f"batch=1..{last}", "--vary", "tensors=160,256"]
     command = [*script(folder, text), "{batch}", "{tensors}"]
     fitted = fit(folder, *arguments, command=command)
     assert fitted.code == 0
     assert [one["searched"] for one in fitted.data["varied"]] == [True, False]
     tried = 0
-    for border, tensors in zip(fitted.data["borders"], (80, 128), strict=True):
+    for border, tensors in zip(fitted.data["borders"], (160, 256), strict=True):
         largest = expected(tensors)
         assert border["values"] == {"tensors": str(tensors)}
         assert (border["largest"], border["next"], border["next_verdict"]) == (largest, largest + 1, "fails")
@@ -330,13 +333,13 @@ def test_the_largest_value_is_the_one_that_arithmetic_gives(folder: Path) -> Non
         assert {int(row["values"]["batch"]): row["verdict"] for row in rows} == {
             value: "fits" if value <= largest else "fails" for value in border["tried"]
         }
-        assert {largest, largest + 1, largest + 2} <= set(border["tried"])
+        assert {largest, largest + 1, min(largest + 2, last)} <= set(border["tried"])
         tried += len(rows)
     again = fit(folder, *arguments, command=command)
     assert f"{tried} of {tried} runs were kept" in again.err
     assert again.data == fitted.data
     changed = fit(
-        folder, "--board", "n150", "--vary", "batch=1,12", "--vary", "tensors=80",
+        folder, "--board", "n150", "--vary", "batch=1,5", "--vary", "tensors=160",
         command=[*script(folder, text + "#"), "{batch}", "{tensors}"],
     )  # fmt: skip
     assert (changed.code, changed.err) == (4, "")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ttmem.fit.bank_use import BankUse
 from ttmem.fit.fit_listener import FitSizes
 
-DRAM, L1 = 0, 1
+DRAM, L1, L1_SMALL = 0, 1, 3
 
 
 def test_a_phase_has_what_was_in_use_while_it_was_open() -> None:
@@ -44,3 +44,16 @@ def test_without_l1_buffers_the_end_of_l1_limits_a_program() -> None:
     sizes.placed(2, 990)
     sizes.ran(2)
     assert sizes.room_below_end == (400, 11), "L1 differs between cores"
+
+
+def test_l1_and_l1_small_are_added_up() -> None:
+    sizes = FitSizes(None, None, True, l1_end=1000)
+    sizes.took(L1, 700, 64, 0)
+    sizes.took(L1_SMALL, 990, 10, 0)
+    sizes.took(L1, 700, 64, 0)  # reported again
+    sizes.gave_back(L1, 700)
+    sizes.took(L1, 600, 50, 0)
+    assert sizes.l1_reserved_peak == 74
+    sizes.took_per_core()
+    sizes.took(L1, 100, 64, 0)
+    assert sizes.l1_reserved_peak is None, "L1 differs between cores"

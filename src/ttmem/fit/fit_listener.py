@@ -44,7 +44,8 @@ class FitSizes(Sizes):
         self.banks: dict[int, BankUse] = {}
         self.l1_end = l1_end
         self.l1_reserved_peak: int | None = 0  # bytes of L1 and L1_SMALL together; None: differs between cores
-        self._l1_reserved: dict[tuple[int, int], int] = {}  # by kind and address
+        self._l1_reserved = 0
+        self._l1_blocks: dict[tuple[int, int], int] = {}  # by kind and address
         self.room_below_end: tuple[int, int] | None = (
             None  # least room below the end of L1, and the blob of the program
         )
@@ -52,8 +53,9 @@ class FitSizes(Sizes):
     def took(self, kind: int, address: int, per_bank: int, name: int) -> None:
         super().took(kind, address, per_bank, name)
         if kind in (_L1, _L1_SMALL) and self.l1_reserved_peak is not None:
-            self._l1_reserved[kind, address] = per_bank
-            self.l1_reserved_peak = max(self.l1_reserved_peak, sum(self._l1_reserved.values()))
+            self._l1_reserved += per_bank - self._l1_blocks.get((kind, address), 0)
+            self._l1_blocks[kind, address] = per_bank
+            self.l1_reserved_peak = max(self.l1_reserved_peak, self._l1_reserved)
         bank = self.banks.get(kind)
         if bank is not None:
             if kind == _DRAM:
@@ -64,7 +66,7 @@ class FitSizes(Sizes):
 
     def gave_back(self, kind: int, address: int) -> None:
         super().gave_back(kind, address)
-        self._l1_reserved.pop((kind, address), None)
+        self._l1_reserved -= self._l1_blocks.pop((kind, address), 0)
         bank = self.banks.get(kind)
         if bank is not None:
             if kind == _DRAM:

@@ -75,10 +75,8 @@ def _block(board: FitBoard, style: Style) -> list[str]:
     trace = board["trace"]
     if trace is not None and (trace["captured"] or trace["declared"]):
         region = f"{exact(trace['declared'])} per bank declared" if trace["declared"] else "no region declared"
-        count = (
-            f"{trace['captured']} captured with {trace['launches']:,} launch{'' if trace['launches'] == 1 else 'es'}"
-        )
-        rows.append(("traces", f"{region}; {count}"))
+        launches = f"{trace['launches']:,} launch{'' if trace['launches'] == 1 else 'es'}"
+        rows.append(("traces", f"{region}; {trace['captured']} captured with {launches}"))
     if board["dram"] is not None:
         rows.append(("programs", "not tracked" if board["programs"] is None else f"{board['programs']:,}"))
     ring = board["kernel_ring"]
