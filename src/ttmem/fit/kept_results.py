@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 64 << 20  # of a file whose content is part of the key
 _READ = 1 << 20
+_FORMAT = 2  # of a kept row: its keys changed
 
 
 class KeptResults:
@@ -33,9 +34,10 @@ class KeptResults:
         self.used = 0  # answers that were taken from the cache
 
     def key(self, command: Sequence[str], machine: Machine, options: RunOptions) -> str:
-        parts: list[Any] = [__version__, list(command), os.getcwd(), machine.described(dict.fromkeys(machine.chips, 0))]
+        described = machine.described(dict.fromkeys(machine.chips, 0))
+        parts: list[Any] = [_FORMAT, __version__, list(command), os.getcwd(), described]
         parts += [str(options.ttnn.root), options.ttnn.version, options.real_kernels, options.fake_weights]
-        parts.append(options.until)
+        parts += [options.until, options.bytes_per_token]
         parts += [_content(Path(word)) for word in command]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
