@@ -17,8 +17,6 @@
 
 namespace ttmem {
 
-std::atomic<bool> paused{false};
-
 namespace {
 
 std::atomic<uint32_t> starter{0};  // pid of the process one of whose threads is starting an agent
@@ -57,20 +55,18 @@ MeshRange read_range(const Metal& metal, const void* range) {
 
 // -- the agent of this process --------------------------------------------------------------------------------------
 
-std::atomic<Agent::Guard*> Agent::guard_{nullptr};
-
 bool Agent::is_off() noexcept {
     const char* wish = getenv("TTMEM_AGENT");
     return off.load() || (wish != nullptr && std::strcmp(wish, "0") == 0);
 }
 
 Agent* Agent::find(const Metal& metal) noexcept {
-    return off || metal.coverage == 0 || paused.load() ? nullptr : start(metal);
+    return off || metal.coverage == 0 || of_process.paused.load() ? nullptr : start(metal);
 }
 
 Agent* Agent::announce(const Metal& metal) noexcept {
     Agent* agent = current(metal);
-    return agent != nullptr || off || paused.load() ? agent : start(metal);
+    return agent != nullptr || off || of_process.paused.load() ? agent : start(metal);
 }
 
 Agent* Agent::start(const Metal& metal) noexcept {
@@ -97,7 +93,7 @@ Agent* Agent::start(const Metal& metal) noexcept {
 }
 
 Agent* Agent::make(const Metal& metal, uint32_t pid) noexcept {
-    Guard* page = guard_.load();
+    Guard* page = static_cast<Guard*>(of_process.guard.load());
     const ProcessTraits traits{/* forked */ page != nullptr, is_hybrid()};
     if (page == nullptr) {
         constexpr size_t kPage = 4096;
@@ -123,7 +119,7 @@ Agent* Agent::make(const Metal& metal, uint32_t pid) noexcept {
         std::lock_guard<ProcessLock> guard(phases.lock);  // a phase is written here or by the thread that begins it
         phases.write_all(agent->store);
         page->agent.store(agent);
-        guard_.store(page);
+        of_process.guard.store(page);
     }
     link_up(agent->store);
     return agent;

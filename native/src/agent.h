@@ -28,14 +28,14 @@ public:
     // A forked child gets one of its own.
     static Agent* current(const Metal& metal) noexcept {
         Agent* agent = started();
-        bool there = agent != nullptr && metal.coverage != 0 && !paused.load(std::memory_order_relaxed);
+        bool there = agent != nullptr && metal.coverage != 0 && !of_process.paused.load(std::memory_order_relaxed);
         return __builtin_expect(there, 1) ? agent : find(metal);
     }
     // The same, also for a libtt_metal of which nothing can be tracked: readers are to see the reason.
     static Agent* announce(const Metal& metal) noexcept;
     // The one that was made already; nullptr also in a forked child that has not used tt-metal yet.
     static Agent* started() noexcept {
-        Guard* page = guard_.load(std::memory_order_acquire);
+        Guard* page = static_cast<Guard*>(of_process.guard.load(std::memory_order_acquire));
         return page == nullptr ? nullptr : page->agent.load(std::memory_order_acquire);
     }
     static bool is_off() noexcept;
@@ -82,7 +82,6 @@ private:
     struct Guard {
         std::atomic<Agent*> agent;
     };
-    static std::atomic<Guard*> guard_;
 
     static Agent* find(const Metal& metal) noexcept;
     static Agent* start(const Metal& metal) noexcept;

@@ -52,7 +52,6 @@ struct PendingParts {
     PendingParts* outer;
 };
 thread_local PendingParts* innermost = nullptr;
-thread_local uint32_t loading_binaries = 0;
 
 class CollectParts {
 public:
@@ -84,18 +83,15 @@ void report(const Metal& metal, Agent* agent, Work work) noexcept {
     }
 }
 
-// An exception on its way through a hook. Hooks around it see it too; it is reported once.
-thread_local const void* passing = nullptr;
-
-// Calls tt-metal. What it throws goes on to the caller and is reported to the agent.
+// Calls tt-metal. What it throws goes on to the caller and is reported to the agent, once.
 template <typename Work>
 auto watched(const Metal& metal, void* allocator, void* device, void* workload, Work work) -> decltype(work()) {
-    passing = nullptr;
+    ttmem::of_thread.passing = nullptr;
     try {
         return work();
     } catch (const std::exception& error) {
-        if (passing != &error) {
-            passing = &error;
+        if (ttmem::of_thread.passing != &error) {
+            ttmem::of_thread.passing = &error;
             Agent* agent = Agent::current(metal);
             if (agent != nullptr) {
                 ttmem::look_at_stack();
@@ -144,7 +140,8 @@ TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
         return metal.real<uint64_t (*)(void*, void*)>(metal.allocate_buffer)(self, buffer);
     });
     ttmem::look_at_stack();
-    report(metal, agent, [&] { agent->allocated(metal, self, buffer, address, loading_binaries > 0); });
+    report(metal, agent,
+           [&] { agent->allocated(metal, self, buffer, address, ttmem::of_thread.loading_binaries > 0); });
     return address;
 }
 
@@ -288,8 +285,8 @@ void ttmem_workload_gone(void* self) {
 
 TTMEM_HOT void ttmem_load_binaries(void* self, void* queue) {
     struct Loading {
-        Loading() { loading_binaries++; }
-        ~Loading() { loading_binaries--; }
+        Loading() { ttmem::of_thread.loading_binaries++; }
+        ~Loading() { ttmem::of_thread.loading_binaries--; }
     } loading;
     const Metal& metal = metal_of(TTMEM_CALLER);
     metal.real<void (*)(void*, void*)>(metal.load_binaries)(self, queue);
@@ -335,4 +332,4 @@ void ttmem_clear_cache(void* self) {
 
 // -- for benchmarks -------------------------------------------------------------------------------------------------
 
-TTMEM_EXPORT void ttmem_agent_pause(int pause) { ttmem::paused.store(pause != 0); }
+TTMEM_EXPORT void ttmem_agent_pause(int pause) { ttmem::of_process.paused.store(pause != 0); }

@@ -93,15 +93,17 @@ void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t ea
 // Two meshes with allocators of their own may have the same chips, and then their programs take turns there.
 void Meshes::find_neighbours(uint16_t index) noexcept {
     const std::vector<uint16_t>& chips = open_[index].chips;
-    neighbours_[index] = index;
-    launched_[index] = {};
+    launched_[index] = {index, 0, 0};
     for (size_t i = 0; i < open_.size(); i++) {
         const OpenMesh& other = open_[i];
         bool shares =
             i != index && other.allocator != nullptr &&
             std::find_first_of(chips.begin(), chips.end(), other.chips.begin(), other.chips.end()) != chips.end();
-        if (shares && neighbours_[i] != neighbours_[index]) {
-            std::replace(neighbours_, neighbours_ + open_.size(), uint16_t{neighbours_[i]}, neighbours_[index]);
+        const uint16_t theirs = launched_[i].neighbours, ours = launched_[index].neighbours;
+        if (shares && theirs != ours) {
+            for (size_t mesh = 0; mesh < open_.size(); mesh++) {
+                launched_[mesh].neighbours = launched_[mesh].neighbours == theirs ? ours : launched_[mesh].neighbours;
+            }
         }
     }
 }

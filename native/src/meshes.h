@@ -72,7 +72,7 @@ public:
     // Is this launch to be recorded? Not if the workload ran last on the mesh: it changes nothing then. It is recorded
     // again if an L1 buffer was allocated lower than before: the room between program and buffers is then another.
     [[gnu::hot]] bool launched(uint16_t index, uint32_t workload) noexcept {
-        Launched& last = launched_[neighbours_[index]];
+        Launched& last = launched_[launched_[index].neighbours];
         if (last.workload == workload) {
             return false;
         }
@@ -85,13 +85,13 @@ public:
     }
     // The next launch of this workload there is to be recorded in any case.
     void forget_launch(uint16_t index, uint32_t workload) noexcept {
-        Launched& last = launched_[neighbours_[index]];
+        Launched& last = launched_[launched_[index].neighbours];
         last.workload = last.workload == workload ? 0 : last.workload;
     }
     [[gnu::hot]] void allocated_l1(uint16_t index, uint64_t address) noexcept {
         if (__builtin_expect(address < open_[index].lowest_l1, 0)) {
             open_[index].lowest_l1 = address;
-            launched_[neighbours_[index]].workload = 0;
+            launched_[launched_[index].neighbours].workload = 0;
         }
     }
 
@@ -106,8 +106,11 @@ private:
     void find_neighbours(uint16_t index) noexcept;
     void set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier);
 
-    // Of meshes that share chips.
     struct Launched {
+        // Meshes with the same number may have chips in common, directly or by way of others. Then a launch on one
+        // counts as one on each of them, so that too many are recorded rather than too few. The number is the index of
+        // the mesh with their launches, nearly always the same: so both are on one cache line.
+        uint16_t neighbours;
         uint32_t workload;  // that ran last; 0: none, or its next launch is to be recorded as well
         uint32_t before;    // the same, but it stays
     };
@@ -117,9 +120,6 @@ private:
     uint16_t last_found_ = 0;
     uint16_t last_set_ = 0;
     Launched launched_[kMeshes] = {};
-    // By index: meshes with the same number may have chips in common, directly or by way of others. Then a launch on
-    // one counts as one on each of them, so that too many are recorded rather than too few.
-    uint16_t neighbours_[kMeshes] = {};
     std::vector<OpenMesh> open_;  // by the index of the Mesh; its room is reserved
     Map allocators_;              // AllocatorImpl -> index
     Map ignored_;                 // AllocatorImpl -> 1

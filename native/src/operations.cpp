@@ -13,26 +13,26 @@
 
 namespace ttmem {
 
-namespace {
-
-using CallSlot = void* (*)(void*, void*, void*);
-constexpr int kTpCall = 50;            // Py_tp_call
-constexpr size_t kTpCallOffset = 128;  // of tp_call in PyTypeObject; checked against PyType_GetSlot
-
-struct Name {
+struct OperationName {
     const void* object;
     Store* store;  // whose blob it is: after a fork it is another store's
     uint32_t blob;
     char text[116];
 };
 
+namespace {
+
+using CallSlot = void* (*)(void*, void*, void*);
+constexpr int kTpCall = 50;            // Py_tp_call
+constexpr size_t kTpCallOffset = 128;  // of tp_call in PyTypeObject; checked against PyType_GetSlot
+
+using Name = OperationName;
+
 constexpr uint32_t kMostNames = 4096;
-CallSlot real_call = nullptr;
 SpinLock naming;
 Map* known = nullptr;  // operation object -> index
 Name* names = nullptr;
 uint32_t name_count = 0;
-thread_local Name* current = nullptr;
 Map* causes = nullptr;  // operation, stack and shape -> blob
 Store* causes_store = nullptr;
 
@@ -144,7 +144,6 @@ struct Fresh {
 };
 constexpr uint32_t kMostFresh = 32;
 thread_local Fresh fresh[kMostFresh];
-thread_local uint32_t fresh_count = 0;
 void* tensor_type = nullptr;
 struct Words {
     void *address, *shape, *dtype, *layout, *member;  // Python's, and kept
@@ -215,7 +214,7 @@ uint64_t address_of(void* tensor) {
 // Runs with the GIL held and no Python error set.
 void describe(void* tensor, uint32_t from) {
     uint64_t address = address_of(tensor);
-    for (uint32_t i = from; address != 0 && i < fresh_count; i++) {
+    for (uint32_t i = from; address != 0 && i < of_thread.fresh_count; i++) {
         if (fresh[i].address != address) {
             continue;
         }
@@ -264,7 +263,6 @@ void describe(void* tensor, uint32_t from) {
 // -- what an operation keeps: buffers of the program it made, such as the indices of a convolution --------------------
 
 constexpr int kDeepest = 3;  // lists in lists that are looked into
-std::atomic<uint32_t> programs{0};
 
 // Passes over the buffers of all tensors in a result. False if there may be more in it than can be seen.
 bool pass_over(void* object, uint32_t from, int deeper) {
@@ -276,7 +274,7 @@ bool pass_over(void* object, uint32_t from, int deeper) {
     if (type == tensor_type) {
         seen = true;
         uint64_t address = address_of(object);
-        for (uint32_t i = from; i < fresh_count; i++) {
+        for (uint32_t i = from; i < of_thread.fresh_count; i++) {
             if (fresh[i].address == address) {
                 fresh[i].address = 0;
             }
@@ -309,7 +307,7 @@ bool pass_over(void* object, uint32_t from, int deeper) {
     }
     Store& store = agent->store;
     Locked held(store.lock);
-    for (uint32_t i = from; i < fresh_count; i++) {
+    for (uint32_t i = from; i < of_thread.fresh_count; i++) {
         Kind kind = store.table()[fresh[i].slot].kind;
         if (fresh[i].address != 0 && fresh[i].name == name && (kind == Kind::kDram || kind == Kind::kL1)) {
             store.mark(fresh[i].slot, fresh[i].sequence, kKept);
@@ -319,21 +317,21 @@ bool pass_over(void* object, uint32_t from, int deeper) {
 
 // Stands in for the call slot of ttnn's operation types. Python's errors are return values here.
 [[gnu::hot]] void* called(void* self, void* arguments, void* keywords) {
-    if (paused.load(std::memory_order_relaxed)) {
-        return real_call(self, arguments, keywords);
+    if (of_process.paused.load(std::memory_order_relaxed)) {
+        return of_process.real_call(self, arguments, keywords);
     }
-    Name* outer = current;
-    uint32_t before = outer == nullptr ? 0 : fresh_count;
-    fresh_count = before;
-    Name* name = current = name_of(self);
-    uint32_t made_before = programs.load(std::memory_order_relaxed);
-    void* result = real_call(self, arguments, keywords);
-    current = outer;
-    if (fresh_count > before && result != nullptr) {
-        if (stacks_wanted()) {
+    Name* outer = of_thread.operation;
+    uint32_t before = outer == nullptr ? 0 : of_thread.fresh_count;
+    of_thread.fresh_count = before;
+    Name* name = of_thread.operation = name_of(self);
+    uint32_t made_before = of_process.programs_made.load(std::memory_order_relaxed);
+    void* result = of_process.real_call(self, arguments, keywords);
+    of_thread.operation = outer;
+    if (of_thread.fresh_count > before && result != nullptr) {
+        if (of_process.stacks_wanted) {
             describe_all(result, before);
         }
-        if (__builtin_expect(programs.load(std::memory_order_relaxed) != made_before, 0)) {
+        if (__builtin_expect(of_process.programs_made.load(std::memory_order_relaxed) != made_before, 0)) {
             tell_kept(result, before, name);
         }
     }
@@ -350,8 +348,8 @@ bool follow_type(void* module, const char* name) {
     bool ours = now == called;
     // The slot must be where we think it is, and both types must be called the same way.
     if (!ours && reinterpret_cast<void*>(now) == python.slot(type, kTpCall) && now != nullptr &&
-        (real_call == nullptr || real_call == now)) {
-        real_call = now;
+        (of_process.real_call == nullptr || of_process.real_call == now)) {
+        of_process.real_call = now;
         call_slot(type) = called;
         ours = true;
     }
@@ -363,16 +361,16 @@ bool follow_type(void* module, const char* name) {
 
 uint32_t operation(Store& store) noexcept {
     const Stack* where = stack();
-    return where == nullptr ? plain_cause(store, current) : cause(store, current, where, "");
+    return where == nullptr ? plain_cause(store, of_thread.operation) : cause(store, of_thread.operation, where, "");
 }
 
 void made(uint32_t slot, const Record& record) noexcept {
-    if (current != nullptr && fresh_count < kMostFresh) {
-        fresh[fresh_count++] = {record.address, record.sequence, slot, current, stack()};
+    if (of_thread.operation != nullptr && of_thread.fresh_count < kMostFresh) {
+        fresh[of_thread.fresh_count++] = {record.address, record.sequence, slot, of_thread.operation, stack()};
     }
 }
 
-void program_made() noexcept { programs.fetch_add(1, std::memory_order_relaxed); }
+void program_made() noexcept { of_process.programs_made.fetch_add(1, std::memory_order_relaxed); }
 
 void follow_operations(Store& store) noexcept {
     if (!python.there() || !python.holds_gil()) {

@@ -338,6 +338,8 @@ void* Programs::launch(void* impl) {
     if (workload->frame == kNoSlot || !meshes_.launched(workload->parent, workload->number)) {
         return nullptr;
     }
+    Record& frame = store_.table()[workload->frame];
+    __builtin_prefetch(&frame, 1);
     const Record& record = store_.append(Event::kRun, [&](Record& r) {
         r.kind = Kind::kProgramFrame;
         r.address = workload->metal_id;
@@ -347,7 +349,6 @@ void* Programs::launch(void* impl) {
         r.program = workload->program;
         r.name = operation(store_);
     });
-    Record& frame = store_.table()[workload->frame];
     frame.flags |= kRan;
     frame.time = record.time;
     return nullptr;

@@ -35,10 +35,6 @@ uint32_t stack_count = 0;
 size_t stack_bytes = 0;
 bool full = false;  // no further stack is kept
 const Stack no_room{0, ""};
-int deepest = 0;                             // frames to take, 0: none at all
-thread_local const Stack* inside = nullptr;  // while this thread is in ttnn without the GIL
-thread_local const Stack* seen = nullptr;    // by the hook that runs now
-thread_local bool taking = false;
 
 // Collections are held off meanwhile: a finalizer that frees a tensor has no business inside a hook.
 class NoCollection {
@@ -59,7 +55,7 @@ private:
 template <typename Visit>
 void walk(Visit visit) {
     void* frame = python.top_frame(python.now_state());  // not this thread's own: it may be in another interpreter
-    for (int depth = 0; frame != nullptr && depth < deepest; depth++) {
+    for (int depth = 0; frame != nullptr && depth < of_process.stack_depth; depth++) {
         visit(frame);
         void* back = python.frame_back(frame);
         python.release(frame);
@@ -133,7 +129,7 @@ const Stack* make(uint64_t hash) {
 const Stack* take() {
     Frame frames[kMostFrames];
     int count = 0;
-    taking = true;
+    of_thread.taking_stack = true;
     NoCollection off;
     walk([&](void* frame) {
         int position = python.frame_position != nullptr ? python.frame_position(frame) : python.frame_line(frame);
@@ -162,22 +158,22 @@ const Stack* take() {
             python.release(frames[i].code);
         }
     }
-    taking = false;
+    of_thread.taking_stack = false;
     return found;
 }
 
 // -- stand-ins for what ttnn's binding calls to give up the GIL and to get it back ----------------------------------
 
 void* saving() {
-    if (!paused.load(std::memory_order_relaxed) && !taking) {
-        inside = take();
+    if (!of_process.paused.load(std::memory_order_relaxed) && !of_thread.taking_stack) {
+        of_thread.inside = take();
     }
     return python.save_thread();
 }
 
 void restoring(void* state) {
     python.restore_thread(state);
-    inside = nullptr;
+    of_thread.inside = nullptr;
 }
 
 struct Binding {
@@ -255,13 +251,9 @@ int depth_wanted() {
 
 }  // namespace
 
-bool stacks_wanted() noexcept {
-    static int wanted = depth_wanted();
-    return wanted > 0;
-}
-
 const char* follow_stacks() noexcept {
-    if (!stacks_wanted() || deepest > 0) {
+    of_process.stacks_wanted = of_process.stacks_wanted || depth_wanted() > 0;
+    if (!of_process.stacks_wanted || of_process.stack_depth > 0) {
         return nullptr;
     }
     void* module = python.item(python.modules(), "ttnn._ttnn");  // borrowed
@@ -278,7 +270,7 @@ const char* follow_stacks() noexcept {
     if (stacks == nullptr) {
         return "Python stacks are not taken: there is no memory for them.";
     }
-    deepest = depth_wanted();
+    of_process.stack_depth = depth_wanted();
     Binding binding{path, false, 0};
     dl_iterate_phdr(patch, &binding);
     python.release(file);
@@ -287,10 +279,9 @@ const char* follow_stacks() noexcept {
                                   "a way that is not known.";
 }
 
-void look_at_stack() noexcept {
-    seen = deepest > 0 && inside == nullptr && !taking && python.holds_gil() ? take() : nullptr;
+void take_stack_in_hook() noexcept {
+    bool possible = of_thread.inside == nullptr && !of_thread.taking_stack && python.holds_gil();
+    of_thread.seen = possible ? take() : nullptr;
 }
-
-const Stack* stack() noexcept { return inside != nullptr ? inside : seen; }
 
 }  // namespace ttmem

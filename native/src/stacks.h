@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "hot_state.h"
+
 namespace ttmem {
 
 struct Stack {
@@ -15,11 +17,15 @@ struct Stack {
 // Starts following if TTMEM_STACKS says how deep. Wants the GIL; cheap to repeat. What stands in the way is said in
 // words, nullptr if nothing does.
 const char* follow_stacks() noexcept;
-[[gnu::hot]] bool stacks_wanted() noexcept;
 
+[[gnu::cold]] void take_stack_in_hook() noexcept;
 // For hooks, before they take a lock: takes the stack if this thread holds the GIL, which it does in older ttnn.
-[[gnu::hot]] void look_at_stack() noexcept;
+inline void look_at_stack() noexcept {
+    if (__builtin_expect(of_process.stack_depth > 0, 0)) {
+        take_stack_in_hook();
+    }
+}
 // What this thread was doing in Python, nullptr if that is not known.
-[[gnu::hot]] const Stack* stack() noexcept;
+inline const Stack* stack() noexcept { return of_thread.inside != nullptr ? of_thread.inside : of_thread.seen; }
 
 }  // namespace ttmem

@@ -112,16 +112,17 @@ uint32_t Cores::height() const {
     return height;
 }
 
-uint32_t Store::process_ = 0;
-thread_local Store::Thread Store::thread_{0, 0};
+ProcessState of_process;
+__thread ThreadState of_thread{};
 
 uint32_t Store::ask_thread_id() noexcept {
-    thread_ = {process_, static_cast<uint32_t>(syscall(SYS_gettid))};
-    return thread_.id;
+    of_thread.pid = of_process.pid;
+    of_thread.id = static_cast<uint32_t>(syscall(SYS_gettid));
+    return of_thread.id;
 }
 
 bool Store::create(uint32_t pid) noexcept {
-    process_ = pid;
+    of_process.pid = pid;  // changes with a fork: remembered thread ids are then somebody else's
     fd_ = make_file(short_);
     int flags = fd_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, flags, fd_, 0);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hot_state.h"
 #include "layout.h"
 #include "map.h"
 #include "metering.h"
@@ -27,9 +28,6 @@ constexpr uint64_t kRingAt =
 constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
 constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
 constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
-
-// While true the hooks do nothing but call the real functions. For measuring: what happens meanwhile is not seen.
-extern std::atomic<bool> paused;
 
 // Held for some ten nanoseconds at a time, so waiting means spinning; who waits long was preempted against.
 class SpinLock {
@@ -162,7 +160,7 @@ public:
         return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
     }
     static uint32_t thread_id() noexcept {
-        return __builtin_expect(thread_.pid == process_, 1) ? thread_.id : ask_thread_id();
+        return __builtin_expect(of_thread.pid == of_process.pid, 1) ? of_thread.id : ask_thread_id();
     }
 
 private:
@@ -223,12 +221,6 @@ private:
 
     static uint32_t ask_thread_id() noexcept;
     [[gnu::cold]] void next_window(uint64_t first) noexcept;
-
-    struct Thread {
-        uint32_t pid, id;
-    };
-    static thread_local Thread thread_;
-    static uint32_t process_;  // changes with a fork: remembered thread ids are then somebody else's
 
     Header* header_ = nullptr;
     uint64_t window_end_ = kWindowRecords + 1;  // the first record that is not in the window that is open

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ttmem.account.entities import Chip, Source
     from ttmem.model.events import Audited, Extra, Viewed
 
-_REMEMBERED_FREES = 512  # per holding; distinguishes a second free from a free of an unknown address
+REMEMBERED_FREES = 512  # per holding; distinguishes a second free from a free of an unknown address
 
 
 class Allocation:
@@ -161,9 +161,12 @@ class Holding:
     def note_freed(self, key: object) -> None:
         """Remember a freed key. When the set is full, it replaces the older set, and a new one is started."""
         self.freed.add(key)
-        if len(self.freed) >= _REMEMBERED_FREES:
-            self.freed_before = self.freed
-            self.freed = set()
+        if len(self.freed) >= REMEMBERED_FREES:
+            self.forget_old_frees()
+
+    def forget_old_frees(self) -> None:
+        self.freed_before = self.freed
+        self.freed = set()
 
     def just_freed(self, key: object) -> bool:
         return key in self.freed or key in self.freed_before

@@ -15,7 +15,7 @@ from ttmem.account import device_events as devices
 from ttmem.account import missed_peaks, resync
 from ttmem.account import process_events as lives
 from ttmem.account import program_events as programs
-from ttmem.account.allocations import Allocation, Holding
+from ttmem.account.allocations import REMEMBERED_FREES, Allocation, Holding
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
 from ttmem.account.free_matching import NUMBERED, buffer_key, find_elsewhere, match
@@ -235,7 +235,9 @@ class Ledger(AccountState):
                 leaf.remove(allocation, allocation.size)
             else:
                 leaf.remove_taken(allocation, allocation.size, taken)
-        holding.note_freed(address)
+        holding.freed.add(address)  # a copy of `note_freed`
+        if len(holding.freed) >= REMEMBERED_FREES:
+            holding.forget_old_frees()
         return allocation
 
 

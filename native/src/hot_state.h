@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nearly every hook reads or writes: of the process on one cache line, of the thread on another. A cached
+// operation leaves little of the agent in the caches, so every further line costs a miss.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ttmem {
+
+struct OperationName;
+struct Stack;
+
+struct alignas(64) ProcessState {
+    std::atomic<void*> guard{nullptr};                  // a page of Agent's, which a forked child finds empty
+    void* (*real_call)(void*, void*, void*) = nullptr;  // the call slot of ttnn's operations
+    std::atomic<uint32_t> programs_made{0};             // so that an operation knows whether it made one
+    uint32_t pid = 0;                                   // of the agent; remembered thread ids are of this process
+    int stack_depth = 0;                                // frames of Python to take, 0: none at all
+    bool stacks_wanted = false;                         // also if they cannot be taken
+    // While true the hooks do nothing but call the real functions. For measuring: what happens meanwhile is not seen.
+    std::atomic<bool> paused{false};
+};
+static_assert(sizeof(ProcessState) == 64, "one cache line");
+
+struct alignas(64) ThreadState {
+    const void* passing;        // an exception on its way through a hook; hooks around it see it too
+    OperationName* operation;   // of ttnn, that this thread is in
+    const Stack* inside;        // while this thread is in ttnn without the GIL
+    const Stack* seen;          // by the hook that runs now
+    uint32_t loading_binaries;  // calls that are not finished
+    uint32_t fresh_count;       // buffers that the operation made
+    uint32_t pid, id;           // its thread id, asked in that process
+    bool taking_stack;
+};
+static_assert(sizeof(ThreadState) == 64, "one cache line");
+
+extern ProcessState of_process;
+extern __thread ThreadState of_thread;  // as thread_local, but other files access it without a call
+
+}  // namespace ttmem
