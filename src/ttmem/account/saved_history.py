@@ -292,8 +292,8 @@ def _restore_living(state: AccountState, one: Json, process: Process, figures: l
             continue
         source.trouble, source.covered = row["trouble"], _kinds(row["covered"])
         source.frees_elsewhere = bool(row["frees_elsewhere"])
-        for holding in source.holdings.values():
-            holding.agreements.clear()
+        for known in source.holdings.values():
+            known.agreements.clear()
         for device, kind, both, either in row["agreements"]:
             if (viewed := source.holdings.get(_device(device))) is not None:
                 viewed.agreements[Kind(kind)] = Agreement(both, either)

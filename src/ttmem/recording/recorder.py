@@ -74,7 +74,7 @@ class Recorder:
         self._remembered = 0  # records that were applied when the history was written last
         self._flushed = monotonic()
         self._telemetry: dict[str, dict[str, Any]] = {}
-        self._waiting: list[Callable[[], None]] = []  # blocks that the thread writes, in this order
+        self._waiting: list[Callable[[], object]] = []  # blocks that the thread writes, in this order
         self._checkpoint_at = 0  # events that there were at the last checkpoint of sources without a ring
         self._checkpoint_size = 0  # events in it
         self._stopped = False
@@ -255,7 +255,7 @@ class Recorder:
         self._write_waiting()
         self._taken_events()()
 
-    def _taken_events(self) -> Callable[[], None]:
+    def _taken_events(self) -> Callable[[], object]:
         """Take the events that wait for their block. Returns what writes it."""
         entries, flags = self._events.take()
         if not entries:

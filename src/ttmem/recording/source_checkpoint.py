@@ -69,8 +69,11 @@ def _held(holding: Holding) -> Iterator[tuple[float, Event]]:
             yield when, compiled
         for part in parts:
             yield part.time, Allocated(device, part.kind, part.address, part.size, program.ident, part.refs, part.extra)
-    for report in (*holding.audits.values(), *holding.views.values()):
-        yield holding.source.process.seen, report
+    seen = holding.source.process.seen
+    for audited in holding.audits.values():
+        yield seen, audited
+    for viewed in holding.views.values():
+        yield seen, viewed
 
 
 def is_complete(ledger: Ledger, has_ring: frozenset[Source]) -> bool:
