@@ -228,4 +228,5 @@ class _Pairs:
         """The records that name the allocations of some of the pairs."""
         begins = np.zeros(len(self._records) + 1, bool)
         begins[self._begin[chosen]] = True
-        return self._records[self._named & begins[self._of]]
+        found: Array = self._records[self._named & begins[self._of]]
+        return found
