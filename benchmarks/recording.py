@@ -32,6 +32,7 @@ from ttmem.model.kinds import Confidence
 from ttmem.recording.blocks import BlockType, BlockWriter
 from ttmem.recording.recording_file import Recording
 from ttmem.recording.ring_copier import RingCopier
+from ttmem.server.recorded_history import HistoryReader
 from ttmem.wire.agent_ring import PROGRAM_FRAME, RAN, RECORD, RECORD_SIZE, Record, RingEvent
 
 SLOTS = 1 << 16
@@ -179,6 +180,15 @@ def _memray(folder: Path) -> str:
     return f"memray: {os.path.getsize(path) / events:.2f} B an event, {cost:.0f} ns of CPU in the workload; no times"
 
 
+def _history(recording: Recording) -> float:
+    """Seconds of CPU to read the history of all chips."""
+    began = time.process_time()
+    reader = HistoryReader(recording)
+    while not reader.done:
+        reader.read_on(1.0)
+    return time.process_time() - began
+
+
 def run(report: Report, folder: Path, rounds: int) -> None:
     report.title("Recording: CPU and bytes of a record, and the time to any moment")
     loop = OpLoop()
@@ -210,10 +220,13 @@ def run(report: Report, folder: Path, rounds: int) -> None:
             found = recording.at(when)
             moments.append(time.process_time() - began)
             assert found.ledger.live_count() >= 0
+        history = _history(recording)
         recording.close()
+        report.figure(f"{count:,} records: history of `ttmem top`, in s of CPU", f"{history:.2f}")
         report.figure(f"{count:,} records: to open, in ms of CPU", f"{opened * 1e3:.1f}")
         report.figure(f"{count:,} records: to any moment, in ms of CPU", spread(moments, 1e3))
         if count > 1_000_000:
             report.budget("recording: any moment of 10 M records", max(moments), 1, "s")
+            report.budget("recording: history of 10 M records", history, 10, "s")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     report.figure("memory of this program, in MiB", f"{memory}")

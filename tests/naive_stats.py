@@ -7,6 +7,7 @@ The program `Walk` notes when each allocation began and ended; the functions bel
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from math import ceil, inf
 from typing import Any
 
@@ -87,7 +88,7 @@ class Walk(ReplaySink):
                     record = Record._make(RECORD.unpack_from(raw, place))
                     if record.event == RingEvent.FREED and record.flags & WHOLESALE:
                         self.wholesale.add((process.source.info.pid, record.time * 1e-9 + process.offset))
-        stretches = [RingStretch(RecordedFold.of(one, self)) for one in recording.processes.values()]
+        stretches = [RingStretch(partial(RecordedFold.of, one, self)) for one in recording.processes.values()]
         events = ((number, *happened) for number, happened in enumerate(recording.events(), 1))
         Merge(self, events, stretches, lambda fold, error: None).advance(inf)
 

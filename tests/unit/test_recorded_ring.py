@@ -60,7 +60,7 @@ def folded(process: RecordedProcess, table: int | None = None, until: int | None
     ledger = Ledger()
     sink = ReplaySink(ledger, 0.0, None)
     invalid: list[Exception] = []
-    stretch = RingStretch(RecordedFold.of(process, sink, table), until)
+    stretch = RingStretch(lambda: RecordedFold.of(process, sink, table), until)
     Merge(sink, iter(()), [stretch], lambda fold, error: invalid.append(error)).advance(inf)
     assert invalid == []
     return ledger

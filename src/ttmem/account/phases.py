@@ -123,7 +123,7 @@ class PhasePath:
 class Phases:
     """The phases of one process: the open phases, the youngest last, and a summary of those that ended."""
 
-    __slots__ = ("_behind", "_columns", "_most_rows", "_process", "_rows", "_totals", "ended", "left_out", "missed",
+    __slots__ = ("_behind", "_columns", "_process", "_rows", "_totals", "ended", "left_out", "missed", "most_rows",
                  "open")  # fmt: skip
 
     def __init__(self, process: Process) -> None:
@@ -132,7 +132,7 @@ class Phases:
         self._totals: list[Total] = []  # column -> total
         self._behind = False  # whether some totals have no column yet
         self._rows = 0  # number of rows in all paths
-        self._most_rows = 0  # the limit for it
+        self.most_rows = 0  # the limit for it, 0 before the first phase ended
         self.open: dict[tuple[Source, int], Phase] = {}
         self.ended: dict[str, PhasePath] = {}
         self.left_out = 0  # times that data of a phase was dropped because of a limit
@@ -197,7 +197,7 @@ class Phases:
         phase = self.open.get((source, ident))
         if phase is None:
             return
-        self._most_rows = rows
+        self.most_rows = rows
         run = self.run(phase)
         self._close(source, ident)
         path = self.ended.get(phase.path)
@@ -258,8 +258,8 @@ class Phases:
         """Give a column to each total that has none yet."""
         self._catch_up()
 
-    def restore(self, columns: dict[TotalKey, int], left_out: int) -> None:
-        """Take the columns of another account in which the same is live."""
+    def restore(self, columns: dict[TotalKey, int], ended: dict[str, PhasePath], left_out: int, most_rows: int) -> None:
+        """Take the columns and the ended phases of another account in which the same is live."""
         found = dict(self._walk())
         self._columns = columns
         self._totals = [_NOTHING] * (max(columns.values(), default=-1) + 1)
@@ -267,7 +267,9 @@ class Phases:
             if key in found:
                 self._totals[column] = found[key]
         self._behind = bool(found.keys() - columns.keys())
-        self.left_out = left_out
+        self.ended = ended
+        self._rows = sum(len(path.peak) for path in ended.values())
+        self.left_out, self.most_rows = left_out, most_rows
 
     def more_totals(self) -> None:
         """The process has new totals, some of which may be copies of others."""
@@ -355,10 +357,10 @@ class Phases:
         if old is not None:
             for path in self.ended.values():
                 if old < len(path.peak):
-                    room = min(column - len(path.peak), self._most_rows - self._rows)
+                    room = min(column - len(path.peak), self.most_rows - self._rows)
                     path.grow(room)
                     self._rows += room
-                    if len(path.peak) == column and self._rows < self._most_rows:
+                    if len(path.peak) == column and self._rows < self.most_rows:
                         path.copy_column(old)
                         self._rows += 1
                     else:

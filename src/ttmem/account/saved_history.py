@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from ttmem.account.allocations import Holding, Program
+from ttmem.account.allocator_views import Agreement
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Process, Share, Source
 from ttmem.account.phases import Phase, PhasePath, Phases, Run, TotalKey
 from ttmem.account.shared_totals import link, split
 from ttmem.account.state import AccountState
 from ttmem.account.totals import Peak, Total
-from ttmem.model.events import Device, Failed
+from ttmem.model.events import Device, Failed, device_numbers
 from ttmem.model.geometry import Arch, Geometry
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, Kind, Pool
@@ -88,6 +89,7 @@ def _process(process: Process, figures: _Figures) -> Json:
         "info": list(process.info),
         "seen": process.seen,
         "exited": process.exited,
+        "count": process.count,
         "anomalies": dict(process.anomalies),
         "uncertain": dict(process.uncertain),
         "claimed": sorted(process.claimed),
@@ -105,9 +107,15 @@ def _source(source: Source, figures: _Figures) -> Json:
         "confidence": int(source.confidence),
         "trouble": source.trouble,
         "covered": sum(1 << kind for kind in source.covered),
+        "frees_elsewhere": source.frees_elsewhere,
+        "agreements": [
+            [holding.device, int(kind), *agreement]
+            for holding in source.holdings.values()
+            for kind, agreement in holding.agreements.items()
+        ],
         "totals": [[number, int(kind), figures.of(total)] for (number, kind), total in source.totals.items()],
         "leaves": [
-            [holding.device, int(kind), figures.of(leaf), leaf.since]
+            [holding.device, int(kind), figures.of(leaf), leaf.since, *_counted_on(holding, leaf)]
             for holding in source.holdings.values()
             for kind, leaf in zip(KINDS, holding.leaves)
             if leaf is not None
@@ -115,11 +123,18 @@ def _source(source: Source, figures: _Figures) -> Json:
     }
 
 
+def _counted_on(holding: Holding, leaf: Total) -> list[list[str]]:
+    """The chips on which a leaf of a process that exited counts; for a living one, they follow from what is live."""
+    living = holding.source.process.exited is None
+    return [] if living else [[chip.id for chip in holding.chips if chip in leaf.chips]]
+
+
 def _phases(phases: Phases) -> Json:
     phases.settle()
     return {
         "columns": [[*key, column] for key, column in phases.columns.items()],
         "left_out": phases.left_out,
+        "most_rows": phases.most_rows,
         "open": [
             [source.name, ident, phase.path, phase.began, phase.complete, phase.begin, list(phase.peaks.items())]
             for (source, ident), phase in phases.open.items()
@@ -202,7 +217,7 @@ def _make_leaves(state: AccountState, one: Json, process: Process, time: float) 
             process.numbers[number] = state.chips[chip_id]
     for row in one["sources"]:
         source = process.sources.get(row["name"])
-        for device, kind, _, since in row["leaves"] if source is not None else ():
+        for device, kind, _, since, *_ in row["leaves"] if source is not None else ():
             assert source is not None
             holding: Holding | None = state.holding(source, _device(device))
             if holding is not None:
@@ -276,12 +291,18 @@ def _restore_living(state: AccountState, one: Json, process: Process, figures: l
         if source is None:
             continue
         source.trouble, source.covered = row["trouble"], _kinds(row["covered"])
+        source.frees_elsewhere = bool(row["frees_elsewhere"])
+        for known in source.holdings.values():
+            known.agreements.clear()
+        for device, kind, both, either in row["agreements"]:
+            if (viewed := source.holdings.get(_device(device))) is not None:
+                viewed.agreements[Kind(kind)] = Agreement(both, either)
         _reorder(source.totals, [(number, Kind(kind)) for number, kind, _ in row["totals"]])
         for number, kind, which in row["totals"]:
             total = source.totals.get((number, Kind(kind)))
             if total is not None:
                 _set(total, figures[which])
-        for device, kind, which, _ in row["leaves"]:
+        for device, kind, which, *_ in row["leaves"]:
             holding = source.holdings.get(_device(device))
             leaf = None if holding is None else holding.leaves[kind]
             if leaf is not None:
@@ -290,8 +311,8 @@ def _restore_living(state: AccountState, one: Json, process: Process, figures: l
 
 
 def _restore_dead(state: AccountState, one: Json, process: Process, figures: list[list[float]]) -> None:
-    """A process that had exited: its totals stay as they were."""
-    process.exited = one["exited"]
+    """A process that had exited: its totals stay as they were. Which allocations it had is not known any more."""
+    process.exited, process.count = one["exited"], int(one["count"])
     for number, chip_id in one["numbers"]:
         if chip_id in state.chips:
             process.numbers[number] = state.chips[chip_id]
@@ -310,6 +331,12 @@ def _restore_dead(state: AccountState, one: Json, process: Process, figures: lis
         if source is not None:
             source.trouble, source.covered = row["trouble"], _kinds(row["covered"])
             source.totals = {(number, Kind(kind)): total_of(which) for number, kind, which in row["totals"]}
+            source.holdings.clear()
+            for device, kind, which, _, counted_on in row["leaves"]:
+                holding = _dead_holding(source, _device(device))
+                if holding is not None:
+                    leaf = holding.leaves[kind] = total_of(which)
+                    leaf.chips = frozenset(chip for chip in holding.chips if chip.id in counted_on)
     for chip_id, numbers in one["shares"].items():
         if chip_id in state.chips:
             share = process.shares[chip_id] = Share(state.chips[chip_id], process.nothing)
@@ -319,6 +346,18 @@ def _restore_dead(state: AccountState, one: Json, process: Process, figures: lis
                     if process.numbers.get(number) is share.chip and share.voices[kind] is None:
                         share.voices[kind] = source
     _restore_phases(process, one["phases"])
+
+
+def _dead_holding(source: Source, device: Device) -> Holding | None:
+    """What a source of a process that exited held on a device; None if the chips of that are not known."""
+    known = source.holdings.get(device)
+    if known is None:
+        numbers = source.process.numbers
+        chips = tuple(numbers[number] for number in device_numbers(device) if number in numbers)
+        if len(chips) != len(device_numbers(device)):
+            return None
+        known = source.holdings[device] = Holding(source, device, chips)
+    return known
 
 
 def _restore_counts(one: Json, process: Process) -> None:
@@ -335,16 +374,17 @@ def _restore_counts(one: Json, process: Process) -> None:
 
 def _restore_phases(process: Process, past: Json) -> None:
     phases = process.phases
-    phases.restore({TotalKey(*key): column for *key, column in past["columns"]}, past["left_out"])
+    ended: dict[str, PhasePath] = {}
+    for path_name, fields in past["ended"].items():
+        done = ended[path_name] = PhasePath()
+        done.runs, done.partial, done.seconds, done.since, done.until = fields[:5]
+        done.peak, done.delta = list(fields[5]), list(fields[6])
+        done.last = Run(*(list(column) for column in fields[7:10]))
+    columns = {TotalKey(*key): column for *key, column in past["columns"]}
+    phases.restore(columns, ended, past["left_out"], past["most_rows"])
     phases.open.clear()
     for name, ident, path, began, complete, begin, peaks in past["open"]:
         source = process.sources.get(name)
         if source is not None:
             phase = phases.open[source, ident] = Phase(path, began, complete, list(begin))
             phase.peaks = dict(peaks)
-    phases.ended.clear()
-    for path_name, fields in past["ended"].items():
-        done = phases.ended[path_name] = PhasePath()
-        done.runs, done.partial, done.seconds, done.since, done.until = fields[:5]
-        done.peak, done.delta = list(fields[5]), list(fields[6])
-        done.last = Run(*(list(column) for column in fields[7:10]))

@@ -64,12 +64,12 @@ def _open(
     """Move on to a time. Each peak of that time is taken right after the event that reached it."""
     waiting = dict(wanted)
 
-    def look(*_: object) -> None:
+    def look() -> None:
         for name, rows in [*waiting.items()]:
             if peak_reached(head.ledger, name[0][5:], rows[0]["chips"][0], name[1]):
                 found[name] = _peaks_now(head.ledger, waiting.pop(name))
 
-    head.advance(time, observer=look)
+    head.advance(time, observer=lambda time, source, event, allocation: look())
     for name, rows in waiting.items():  # of a chip that several processes share: the peak is that of the live account
         found[name] = _peaks_now(head.ledger, rows)
 

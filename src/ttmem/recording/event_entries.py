@@ -171,8 +171,13 @@ class EventDecoder:
         self._stacks: dict[int, str] = {}
         self._meshes: dict[int, tuple[int, ...]] = {}
 
-    def events(self, block: bytes) -> Iterator[tuple[float, SourceName | None, Event]]:
-        """The events of a block; RecordingError if one is invalid."""
+    def events(
+        self, block: bytes, *, only_define: bool = False
+    ) -> Iterator[tuple[float, SourceName | None, Event]]:  # fmt: skip
+        """The events of a block; RecordingError if one is invalid.
+
+        ``only_define``: none of them, but what they define is needed by later blocks.
+        """
         at = 0
         while at < len(block):
             try:
@@ -191,6 +196,8 @@ class EventDecoder:
                     continue
                 if record[0] == _MESH:
                     self._meshes[number] = _mesh(record[1:])
+                    continue
+                if only_define:
                     continue
                 if record[0] == _ON_MESH:
                     mesh = self._meshes[_MESH_NUMBER.unpack_from(record)[1]]

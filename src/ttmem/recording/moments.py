@@ -142,7 +142,7 @@ def _peak(recording: Recording, what: str, find_chip: Callable[[str, Ledger], st
         return Moment(all_chips.peak.time or recording.end, "at the peak of all buffers", at_highest)
     label, _, name = what.partition("@")
     if label not in _POOLS and label not in KIND_BY_LABEL:
-        raise MomentError(f"there is no kind of memory {label!r}; there are {', '.join([*_POOLS, *KIND_BY_LABEL])}")
+        raise MomentError(f"there is no kind of memory {label!r}; there are {', '.join({**_POOLS, **KIND_BY_LABEL})}")
     chips = list(ledger.chips.values())
     if name:
         chip_id = name if find_chip is None else find_chip(name, ledger)

@@ -135,6 +135,12 @@ class RecordedProcess:
         at = (sequence - self.blocks[index].block.number) * RECORD_SIZE
         return int.from_bytes(raw[at + 8 : at + 16], "little") * 1e-9 + self.offset
 
+    @property
+    def since(self) -> float:
+        """When the process became known, or the time of its first record if that is earlier."""
+        first = self.blocks[self.records[0]].block.number if self.records else 0
+        return min([self.source.seen, *filter(None, [self.time_of(first)])])
+
     def can_reach(self, sequence: int) -> bool:
         """Does the recording have that record, or a table after it?"""
         return self.end >= sequence

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakKeyDictionary
@@ -23,7 +24,7 @@ from ttmem.recording.event_entries import EventEncoder
 from ttmem.recording.output_files import open_recording
 from ttmem.recording.ring_copier import RingCopier
 from ttmem.recording.segment_folder import SegmentFolder
-from ttmem.recording.source_checkpoint import checkpoint_events
+from ttmem.recording.source_checkpoint import checkpoint_events, is_complete
 from ttmem.sources.process_lookup import host_memory
 from ttmem.wire.agent_ring import Ring, RingError
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.05
 _FLUSH_SECONDS = 1.0
 _RECORDS_BETWEEN_HISTORIES = 65_536
+_EVENTS_BETWEEN_CHECKPOINTS = 32_768  # of sources without a ring; to apply one costs about as much as two records
+_LIVE_FACTOR = 4  # at least so many events for each that a checkpoint has
+_MOST_CHECKPOINT_EVENTS = 10_000  # to make so many takes about 25 ms, for which the account waits
 _MOST_EVENT_BYTES = 4 << 20  # that wait
 
 
@@ -70,7 +74,9 @@ class Recorder:
         self._remembered = 0  # records that were applied when the history was written last
         self._flushed = monotonic()
         self._telemetry: dict[str, dict[str, Any]] = {}
-        self._histories: list[tuple[dict[str, Any], float]] = []  # that wait for the thread
+        self._waiting: list[Callable[[], object]] = []  # blocks that the thread writes, in this order
+        self._checkpoint_at = 0  # events that there were at the last checkpoint of sources without a ring
+        self._checkpoint_size = 0  # events in it
         self._stopped = False
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -101,7 +107,8 @@ class Recorder:
             return
         if self._tables is None:
             full = self._segments is not None and self._blocks.size >= self._segments.segment_bytes
-            if not full and applied - self._remembered < _RECORDS_BETWEEN_HISTORIES:
+            enough = applied - self._remembered >= _RECORDS_BETWEEN_HISTORIES
+            if not (full or enough or self._many_events()):
                 return
             self._remembered = applied
             with self._lock:
@@ -122,8 +129,10 @@ class Recorder:
             "account": saved(self._sink.ledger),
         }
         with self._lock:
+            if self._many_events():
+                self._checkpoint_sources()
             past["events"] = self._events.events
-            self._histories.append((past, time))  # the thread writes it: that takes long for many chips
+            self._waiting.append(lambda: self._write_history(past, time))  # by the thread: many chips take long
         self._start()
 
     def keep_telemetry(self, telemetry: Mapping[str, Mapping[str, Any]]) -> None:
@@ -154,6 +163,34 @@ class Recorder:
             self._stop()
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _many_events(self) -> bool:
+        """Did sources without a ring report so much that their next checkpoint is due?"""
+        new = self._events.events - self._checkpoint_at
+        return new >= max(_EVENTS_BETWEEN_CHECKPOINTS, _LIVE_FACTOR * self._checkpoint_size)
+
+    def _checkpoint_sources(self) -> None:
+        """Write what sources without a ring hold now. The thread encodes it: that takes long."""
+        ledger, has_ring = self._sink.ledger, frozenset(self._ring_sources)
+        self._checkpoint_at = self._events.events
+        if not is_complete(ledger, has_ring):
+            return
+        found = list(islice(checkpoint_events(ledger, has_ring, self._sink.now()), _MOST_CHECKPOINT_EVENTS + 1))
+        self._checkpoint_size = len(found)
+        if len(found) > _MOST_CHECKPOINT_EVENTS:
+            return  # moments are opened from an earlier one
+        self._waiting.append(self._taken_events())
+        self._events.begin_anew()
+        count, time = self._events.events, self._sink.now()
+        self._waiting.append(lambda: self._write_checkpoint(found, count, time))
+
+    def _write_checkpoint(self, events: Iterable[tuple[float, Source | None, Event]], count: int, time: float) -> None:
+        """Write the state of sources without a ring after so many events, in a block that needs no other."""
+        encoder = EventEncoder()
+        for item in events:
+            encoder.add(*item)
+        entries, flags = encoder.take()
+        self._blocks.write(BlockType.EVENTS, entries, number=count, last=count, time=time, flags=flags | CHECKPOINT)
 
     def _observe(self, time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
         with self._lock:
@@ -186,7 +223,7 @@ class Recorder:
 
     def _poll(self, *, flush: bool, final: bool = False) -> None:
         now = monotonic()
-        self._write_histories()
+        self._write_waiting()
         for process, copier in self._copiers.copy():
             try:
                 last = copier.ended
@@ -215,12 +252,17 @@ class Recorder:
             self._blocks.write(BlockType.SAMPLES, json.dumps(row).encode(), time=time)
 
     def _flush_events(self) -> None:
+        self._write_waiting()
+        self._taken_events()()
+
+    def _taken_events(self) -> Callable[[], object]:
+        """Take the events that wait for their block. Returns what writes it."""
         entries, flags = self._events.take()
-        if entries:
-            first, self._written = self._written + 1, self._events.events
-            self._blocks.write(
-                BlockType.EVENTS, entries, number=first, last=self._written, time=self._events.time, flags=flags
-            )
+        if not entries:
+            return lambda: None
+        first, self._written = self._written + 1, self._events.events
+        last, time = self._written, self._events.time
+        return lambda: self._blocks.write(BlockType.EVENTS, entries, number=first, last=last, time=time, flags=flags)
 
     def _write_tables(self) -> None:
         for _, copier in self._copiers:
@@ -241,21 +283,20 @@ class Recorder:
         self._blocks = BlockWriter(self._file)
         self._write_facts()
         self._events.begin_anew()
-        count = self._events.events
-        for item in checkpoint_events(self._sink.ledger, frozenset(self._ring_sources), self._sink.now()):
-            self._events.add(*item)
-        self._events.events = count
-        entries, flags = self._events.take()
-        if entries:
-            self._blocks.write(BlockType.EVENTS, entries, time=self._sink.now(), flags=flags | CHECKPOINT)
+        now = self._sink.now()
+        held = checkpoint_events(self._sink.ledger, frozenset(self._ring_sources), now)
+        self._write_checkpoint(held, self._events.events, now)
         for _, copier in self._copiers:
             copier.begin_segment()
         self._poll(flush=True)
 
-    def _write_histories(self) -> None:
-        waiting, self._histories = self._histories, []
-        for past, time in waiting:
-            self._blocks.write(BlockType.HISTORY, json.dumps(past, separators=(",", ":")).encode(), time=time)
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for write in waiting:
+            write()
+
+    def _write_history(self, past: dict[str, Any], time: float) -> None:
+        self._blocks.write(BlockType.HISTORY, json.dumps(past, separators=(",", ":")).encode(), time=time)
 
     def _write_facts(self) -> None:
         self._blocks.write(BlockType.FACTS, json.dumps(self._facts).encode(), time=self._facts["start"])

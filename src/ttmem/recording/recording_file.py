@@ -161,11 +161,11 @@ class Recording:
         The steps begin at multiples of ``step``, a power of two. At their ends, the totals and resident programs are
         those of all events, and so are the highest values that totals reached in each step. Nothing else is.
         """
-        from ttmem.recording.thinned_ring import thinned_folds
+        from ttmem.recording.thinned_ring import thinned_stretches
 
         all_chips = TotalWithContents()
         sink = ReplaySink(Ledger(all_chips=all_chips), self.begin, None)
-        stretches = [RingStretch(fold) for fold in thinned_folds(self, sink, step)]
+        stretches = thinned_stretches(self, sink, step)
         return Playhead(sink, Merge(sink, self._numbered_events(), stretches, self._invalid), all_chips)
 
     def moved(self, head: Playhead | None, time: float, *, failure_observer: FailureObserver | None = None) -> Playhead:
@@ -286,20 +286,22 @@ class Recording:
         return Playhead(sink, self._from_start(sink) if past is None else self._from_history(past, sink), all_chips)
 
     def _from_start(self, sink: ReplaySink) -> Merge:
-        stretches = [RingStretch(RecordedFold.of(one, sink)) for one in self.processes.values()]
+        stretches = [_whole(one, sink) for one in self.processes.values()]
         return Merge(sink, self._numbered_events(), stretches, self._invalid)
 
     def _from_history(self, past: History, sink: ReplaySink) -> Merge:
         """Apply what is live at a history and the history itself; returns what follows.
 
-        What rings had live comes from the table before the history; other sources' events are applied from the start.
+        What rings had live comes from the table before the history, that of other sources from their checkpoint and
+        the events after it; from all events if there is no checkpoint.
         """
         folds = {
             number: RecordedFold.of(self.processes[number], sink, self.processes[number].table_before(last))
             for number, last in past.rings.items()
         }
-        events = _Split(self._numbered_events())
-        before = [RingStretch(fold, past.rings[number]) for number, fold in folds.items()]
+        following = {number: RingStretch(_returning(fold)) for number, fold in folds.items()}
+        events = _Split(self._numbered_events(self._checkpoint_before(past.events)))
+        before = [RingStretch(_returning(fold), past.rings[number]) for number, fold in folds.items()]
         Merge(sink, events.up_to(past.events), before, self._invalid).advance(inf)
         try:
             restore(sink.ledger, past.account, past.time)
@@ -307,23 +309,40 @@ class Recording:
             raise RecordingError(f"a history is invalid: {type(error).__name__}: {error}") from None
         for number, process in self.processes.items():
             if number > past.known:
-                folds[number] = RecordedFold.of(process, sink)
-        return Merge(sink, events.rest(), [RingStretch(fold) for fold in folds.values()], self._invalid)
+                following[number] = _whole(process, sink)
+        return Merge(sink, events.rest(), [*following.values()], self._invalid)
 
     def _invalid(self, fold: RecordedFold, error: Exception) -> None:
         pid = fold.ring.process.source.info.pid
         self._note(f"pid {pid}: its records are invalid from here on: {error}")
 
-    def _numbered_events(self) -> Numbered:
-        """The events, each with its number; what repeats earlier segments has the number 0."""
+    def _checkpoint_before(self, number: int) -> int:
+        """The index of the last block of events that has the state after at most so many events; 0: the first block."""
+        for index in range(len(self._events) - 1, 0, -1):
+            block = self._events[index].block
+            if block.flags & CHECKPOINT and block.number <= number and self._is_readable(self._events[index]):
+                return index
+        return 0
+
+    def _is_readable(self, placed: Placed) -> bool:
+        try:
+            placed.payload()
+        except RecordingError as error:
+            self._note(str(error))
+            return False
+        return True
+
+    def _numbered_events(self, start: int = 0) -> Numbered:
+        """The events from a block on, each with its number; those of a checkpoint, with which it begins, have 0."""
         decoder = EventDecoder()
-        for place, placed in enumerate(self._events):
+        for index in range(start, len(self._events)):
+            placed = self._events[index]
             repeated = bool(placed.block.flags & CHECKPOINT)
+            if repeated and index > start:
+                continue  # the blocks before have it
             try:
-                for number, (time, source, event) in enumerate(decoder.events(placed.payload()), placed.block.number):
-                    if repeated and place:
-                        continue  # the segments before have it
-                    yield 0 if repeated else number, time, source, event
+                for number, item in enumerate(decoder.events(placed.payload()), placed.block.number):
+                    yield (0 if repeated else number, *item)
             except RecordingError as error:
                 self._note(str(error))
 
@@ -344,7 +363,17 @@ class Recording:
         return sorted(found, key=lambda one: one.time)
 
     def _flagged_events(self, flag: int) -> Iterator[Happened]:
-        return self.events() if any(one.block.flags & flag for one in self._events) else iter(())
+        """The events of the blocks that have some with this flag."""
+        if not any(one.block.flags & flag for one in self._events):
+            return
+        decoder = EventDecoder()
+        for index, placed in enumerate(self._events):
+            if not index or not placed.block.flags & CHECKPOINT:
+                try:
+                    for item in decoder.events(placed.payload(), only_define=not placed.block.flags & flag):
+                        yield Happened(*item)
+                except RecordingError as error:
+                    self._note(str(error))
 
 
 class History(NamedTuple):
@@ -393,6 +422,15 @@ class _Split:
         if self._next is not None:
             yield self._next
         yield from self._events
+
+
+def _whole(process: RecordedProcess, sink: ReplaySink) -> RingStretch:
+    """All records of a process."""
+    return RingStretch(lambda: RecordedFold.of(process, sink), since=process.since)
+
+
+def _returning(fold: RecordedFold) -> Callable[[], RecordedFold]:
+    return lambda: fold
 
 
 def load(path: str) -> Recording:

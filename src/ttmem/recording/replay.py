@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import NamedTuple, Union
+from typing import Union
 
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
@@ -67,15 +67,27 @@ class ReplaySink(Sink):
             raise _Reached
 
 
-class RingStretch(NamedTuple):
+class RingStretch:
     """Records of one process to apply: all, or those up to ``last``."""
 
-    fold: RecordedFold
-    last: int | None = None
+    def __init__(self, begin: Callable[[], RecordedFold], last: int | None = None, *, since: float = -inf) -> None:
+        """``begin`` adds the process to the account. That is done at the time ``since``, not earlier."""
+        self._begin, self._last, self.since = begin, last, since
+        self._fold: RecordedFold | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._fold is not None
+
+    @property
+    def fold(self) -> RecordedFold:
+        if self._fold is None:
+            self._fold = self._begin()
+        return self._fold
 
     def load(self) -> bool:
         """Read on, if everything before was applied; False if there is no more."""
-        fold, last = self.fold, self.last
+        fold, last = self.fold, self._last
         while not fold.loaded:
             before = fold.ring.cursor
             if last is not None and before >= last and fold.greeted:
@@ -117,6 +129,12 @@ class Merge:
         while True:
             times: list[tuple[float, RingStretch]] = []
             for stretch in waiting.copy():
+                if not stretch.begun and stretch.since > until:
+                    waiting.remove(stretch)
+                    continue
+                if not stretch.begun:
+                    times.append((stretch.since, stretch))
+                    continue
                 try:
                     if not stretch.load():
                         self._stretches.remove(stretch)
@@ -138,6 +156,13 @@ class Merge:
             if not times:
                 return
             _, first = times[0]
+            if not first.begun:
+                try:
+                    first.load()
+                except _INVALID as error:
+                    self._invalid(first, error)
+                    waiting.remove(first)
+                continue
             others = [item[0] for item in times[1:2]] + ([] if following is None else [following[1]])
             try:
                 first.fold.fold(first.fold.clock_at(min([until, *others])), inf)

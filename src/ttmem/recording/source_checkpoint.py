@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events that make an account equal to what sources without a ring hold now: the begin of a later segment."""
+"""The events that make an account equal to what sources without a ring hold now.
+
+A reader begins with them at a later segment, or at a history. What an account knows of the past is in the history.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ttmem.model.events import (
     ChipFound,
     DeviceOpened,
     Event,
+    ProcessExited,
     ProgramCompiled,
     ProgramRun,
     Sees,
@@ -23,10 +27,15 @@ from ttmem.model.events import (
 def checkpoint_events(
     ledger: Ledger, has_ring: frozenset[Source], time: float
 ) -> Iterator[tuple[float, Source | None, Event]]:
-    """The chips of the machine, and everything that sources without a ring hold."""
+    """The chips of the machine, the processes that exited, and everything that sources without a ring hold."""
     for chip in ledger.chips.values():
         if chip.found:
             yield time, None, ChipFound(chip.info)
+    for process in ledger.departed:
+        for source in process.sources.values():
+            yield process.seen, source, Sees(sum(1 << kind for kind in source.covered), source.trouble)
+        for source in [*process.sources.values()][:1]:
+            yield process.seen if process.exited is None else process.exited, source, ProcessExited()
     for process in ledger.processes.values():
         for source in process.sources.values():
             if source not in has_ring:
@@ -60,3 +69,18 @@ def _held(holding: Holding) -> Iterator[tuple[float, Event]]:
             yield when, compiled
         for part in parts:
             yield part.time, Allocated(device, part.kind, part.address, part.size, program.ident, part.refs, part.extra)
+    seen = holding.source.process.seen
+    for audited in holding.audits.values():
+        yield seen, audited
+    for viewed in holding.views.values():
+        yield seen, viewed
+
+
+def is_complete(ledger: Ledger, has_ring: frozenset[Source]) -> bool:
+    """Is everything known that these sources hold? While one of them reports it again, it is not."""
+    return not any(
+        source.generation is not None
+        for process in ledger.processes.values()
+        for source in process.sources.values()
+        if source not in has_ring
+    )

@@ -14,6 +14,7 @@ the allocations that were live then. So the samples are the same as those of all
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ttmem.recording.blocks import RecordingError
 from ttmem.recording.record_arrays import RECORD_TYPE, Array, RecordArrays
 from ttmem.recording.recorded_ring import RecordedFold, RecordedProcess, RecordedRing
 from ttmem.recording.recording_file import Recording
+from ttmem.recording.replay import RingStretch
 from ttmem.wire.agent_ring import PROGRAM_FRAME, RECORD, SHARED, WHOLESALE, RingError, RingEvent, chip_id
 from ttmem.wire.table_copy import TableCopy
 
@@ -38,18 +40,22 @@ _USED = ("event", "time", "kind", "flags", "size", "per_bank", "slot", "mesh", "
 Rows = dict[str, Array]  # some fields of records
 
 
-def thinned_folds(recording: Recording, sink: Sink, step: float) -> list[RecordedFold]:
-    """Folds of all rings of a recording, for samples at multiples of ``step``, which is a power of two."""
+def thinned_stretches(recording: Recording, sink: Sink, step: float) -> list[RingStretch]:
+    """The rings of a recording, for samples at multiples of ``step``, which is a power of two."""
     others = any(isinstance(one.event, Allocated) for one in recording.events())
     chips = {process.number: set(_chips_of(process)) for process in recording.processes.values()}
-    folds = []
+    stretches = []
     for process in recording.processes.values():
         alone = not others and all(
             chips[process.number].isdisjoint(used) for number, used in chips.items() if number != process.number
         )
-        ring = ThinnedRing(process, step, alone=alone)
-        folds.append(RecordedFold(ring, process.offset, sink, process.source.of(sink.ledger)))
-    return folds
+        stretches.append(RingStretch(partial(_fold, process, sink, step, alone), since=process.since))
+    return stretches
+
+
+def _fold(process: RecordedProcess, sink: Sink, step: float, alone: bool) -> RecordedFold:
+    ring = ThinnedRing(process, step, alone=alone)
+    return RecordedFold(ring, process.offset, sink, process.source.of(sink.ledger))
 
 
 def _chips_of(process: RecordedProcess) -> Iterator[str]:
@@ -222,4 +228,5 @@ class _Pairs:
         """The records that name the allocations of some of the pairs."""
         begins = np.zeros(len(self._records) + 1, bool)
         begins[self._begin[chosen]] = True
-        return self._records[self._named & begins[self._of]]
+        found: Array = self._records[self._named & begins[self._of]]
+        return found
