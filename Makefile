@@ -86,7 +86,7 @@ agent: $(VENV)/.agent  ## rebuild and install the native agent after a change
 	@$(BIN)/python -c 'from ttmem.agent import require; print(require())'
 
 web: $(VENV)/.web  ## rebuild and install the pages after a change in web/
-	@$(if $(NPM),ls -l web/dist | awk '/app/ {print $$9 ": " $$5 " bytes"}')
+	@$(if $(NPM),ls -l web/dist | awk '/(js|css)$$/ {print $$9 ": " $$5 " bytes"}')
 
 web-types: $(VENV)/.dev  ## write web/src/documents.ts, the types of the pages, from the Python schema
 	@$(BIN)/python web/generate_documents.py
@@ -127,6 +127,7 @@ fuzz: $(VENV)/.dev  ## fuzz decoders, account and server until stopped (FUZZ_SEC
 
 pictures: $(VENV)/.agent $(VENV)/.web  ## regenerate the pictures in docs/ from real screens
 	@PYTHONPATH=. $(BIN)/python docs/pictures/make.py
+	@PYTHONPATH=. $(BIN)/python docs/pictures/pages.py
 
 # Tests that compare screens with files mention `make screens` in their docstrings.
 screens: $(VENV)/.agent $(VENV)/.web  ## regenerate the screens in tests/data; then read the diff

@@ -110,6 +110,26 @@ def test_the_demo_over_a_socket(folder: Path) -> None:
         check_report(recording, report_of(recording, made=0.0, title="x"), moments=8)
 
 
+@pytest.mark.parametrize("capture", ["n300_report.json"])
+def test_an_import(folder: Path, capture: str) -> None:
+    """A graph capture has no banks and no launches; its report says so and has its numbers."""
+    path = Path(__file__).parents[1] / "data" / "imports" / capture
+    assert ttmem("import", str(path), "-o", "import.ttmem", cwd=folder).code == 0
+    with Recording(str(folder / "import.ttmem")) as recording:
+        read = check_report(recording, report_of(recording, made=0.0, title="x"), moments=8)
+    assert read.document["groups"]
+    assert any("divided by the number of banks" in note for note in read.document["notes"])
+
+
+def test_a_run_without_a_device(folder: Path) -> None:
+    ran = ttmem("run", "--quiet", "--report", "empty.html", "--", "true", cwd=folder)
+    assert ran.code == 0, ran.err
+    found = report_in(folder / "empty.html")
+    assert found["verdict"]["status"] == "cannot_tell"
+    assert found["groups"] == []
+    assert [path.name for path in folder.iterdir()] == ["empty.html"]
+
+
 def refused(done: Ran, code: int, words: str) -> None:
     assert done.code == code, done.err
     assert words in done.err

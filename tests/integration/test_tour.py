@@ -196,6 +196,17 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "replay empty_folder", "empty_folder: a folder without segments of a recording"),
     (FAILED, "replay text.txt", "not a ttmem recording"),
     (FAILED, "replay empty", "not a ttmem recording"),
+    # report
+    (USAGE, "report", "FILE is missing"),
+    (FAILED, "report nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
+    (FAILED, "report text.txt", "not a ttmem recording"),
+    (FAILED, "report run.ttmem -o text.txt", "ttmem did not write it"),
+    (FAILED, "report run.ttmem -o nowhere/x.html", "nowhere/x.html: No such file or directory"),
+    (USAGE, "run --report x.html --record x.html -- true", "--record and --report name the same file, x.html"),
+    # web
+    (USAGE, "web --port x", "'x' is not a port from 0 to 65535"),
+    (USAGE, "web run.ttmem --socket x.sock", "a recording needs no server"),
+    (FAILED, "web nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
     # stats
     (USAGE, "stats", "FILE is missing"),
     (USAGE, "stats run.ttmem --from yesterday", "--from: 'yesterday' is not a moment"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,11 @@ from ttmem.pages import (
     report_document,
     report_sites,
 )
+from ttmem.pages.chip_groups import chip_groups
 from ttmem.pages.report_document import MadeReport, report_of
+from ttmem.pages.report_failures import is_failure
 from ttmem.recording.recording_file import Recording
+from ttmem.statistics.stats_document import stats_of, window_of
 
 
 def made_of(recording: Recording, **options: Any) -> MadeReport:
@@ -217,3 +221,25 @@ def test_a_freed_buffer_of_size_zero_time_is_there(tmp_path: Path) -> None:
         read = check_report(recording, made_of(recording))
     assert read.document["allocations"]["total"] == 1
     assert read.document["groups"][0]["pools"][0]["peak"] == 2048
+
+
+def test_the_statistics_are_those_of_ttmem_stats(scripted: Recording) -> None:
+    found = Read(made_of(scripted)).document["stats"]
+    window = window_of(scripted, None, inf, None)
+    expected = stats_of(scripted, window, scripted.at().ledger, top=20, is_failure=is_failure)
+    assert found == json.loads(json.dumps(expected))
+
+
+def test_a_difference_of_two_edges_is_what_the_window_allocated(scripted: Recording) -> None:
+    read = Read(made_of(scripted))
+    table, group = scripted.lifetimes().allocations, read.document["groups"][0]
+    windows = read.columns(group["windows"])
+    edges = len(windows["time"])
+    first, last = edges // 3, 2 * edges // 3
+    rows = chip_groups(table, [group["shown_chip"]])[0].rows
+    begin = table.begin[rows]
+    inside = rows[(begin > windows["time"][first]) & (begin <= windows["time"][last])]
+    assert sum(
+        windows["allocated"][row * edges + last] - windows["allocated"][row * edges + first]
+        for row in range(len(windows["site"]))
+    ) == int(table.counted[inside].sum())

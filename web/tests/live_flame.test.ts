@@ -12,13 +12,13 @@ function breakdown(by: string, rows: BreakdownRow[]): Breakdown {
   return { schema: "ttmem.breakdown/1", by, pools: [pool] };
 }
 
-const OPS = breakdown("op", [row({ op: "ttnn.add", per_chip: 64, count: 2 }), row({ op: null, per_chip: 8 })]);
+const OPS = breakdown("op", [row({ op: "ttnn.add", bytes: 64, count: 2 }), row({ op: null, bytes: 8 })]);
 
 test("stacks share their outer frames, and what has none is a row of its own", () => {
   const stacks = breakdown("stack", [
-    row({ stack: "model.py:5 layer\nmain.py:1 main", per_chip: 100, count: 3 }),
-    row({ stack: "site-packages/ttnn/core.py:9 f\nmodel.py:7 head\nmain.py:1 main", per_chip: 50 }),
-    row({ stack: null, per_chip: 25 }),
+    row({ stack: "model.py:5 layer\nmain.py:1 main", bytes: 100, count: 3 }),
+    row({ stack: "site-packages/ttnn/core.py:9 f\nmodel.py:7 head\nmain.py:1 main", bytes: 50 }),
+    row({ stack: null, bytes: 25 }),
   ]);
   const flame = liveFlame(stacks, OPS, "dram", "bytes");
   expect(flame.stacks.parent).toEqual([-1, 0, 0, 2]);
@@ -29,7 +29,7 @@ test("stacks share their outer frames, and what has none is a row of its own", (
 });
 
 test("without stacks, it is by operation", () => {
-  const flame = liveFlame(breakdown("stack", [row({ stack: null, per_chip: 72, count: 3 })]), OPS, "dram", "bytes");
+  const flame = liveFlame(breakdown("stack", [row({ stack: null, bytes: 72, count: 3 })]), OPS, "dram", "bytes");
   expect(flame.stacks.parent).toEqual([]);
   expect(flame.sites.map((site) => flame.strings[site.op])).toEqual(["ttnn.add", "operation not known"]);
   expect([...flame.values]).toEqual([64, 8]);

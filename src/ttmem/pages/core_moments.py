@@ -100,34 +100,19 @@ def core_moments(
 ) -> list[ReportMoment]:
     """Opens each moment. ``shown`` gives what the page may contain."""
     found: list[ReportMoment] = []
-    opener = _Opener(recording)
+    head: Playhead | None = None
     for number, one in enumerate(sorted(wanted, key=lambda one: one.moment.time)):
-        ledger = opener.open(one.moment)
+        if one.moment.reached is not None:  # between two events: one cannot move on from there
+            ledger = open_moment(recording, one.moment).ledger
+        else:
+            head = recording.moved(head, one.moment.time)
+            ledger = head.ledger
         for place in one.groups:
             cores = cores_at(ledger, groups[place].shown_chip)
             if cores is not None:
                 section = sections.add_json(f"cores/{number}/{place}", shown(cores))
                 found.append({"time_ns": one.time_ns, "words": one.moment.words, "group": place, "cores": section})
     return sorted(found, key=lambda one: (one["time_ns"], one["group"]))
-
-
-class _Opener:
-    """Opens moments whose times ascend: it moves on from one to the next if that is faster."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._head: Playhead | None = None
-        self._reach = 0.0
-
-    def open(self, moment: Moment) -> Ledger:
-        if moment.reached is not None:  # between two events: one cannot move on from there
-            return open_moment(self._recording, moment).ledger
-        if self._head is None or self._recording.is_far(self._reach, moment.time):
-            self._head = self._recording.playhead(moment.time)
-        else:
-            self._head.advance(moment.time)
-        self._reach = moment.time
-        return self._head.ledger
 
 
 def cores_at(ledger: Ledger, chip_id: str) -> CoresAtMoment | None:

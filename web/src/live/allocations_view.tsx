@@ -58,7 +58,7 @@ export function AllocationsView(props: ViewProps) {
   const list = useDocument<Allocations>(path("allocations", { limit: "50", ...chosen }), BREAKDOWN_MS);
   const flame = useMemo(() => liveFlame(stacks.data, ops.data, pool, unit), [stacks.data, ops.data, pool, unit]);
   const whole = poolOf(table.data, pool);
-  const scope = chip === null ? "on the chip that has most of each group" : `on ${names.of(chip)}`;
+  const scope = chip === null ? "summed over all chips" : `on ${names.of(chip)}`;
   const error = table.error ?? stacks.error;
   return (
     <>
@@ -91,7 +91,7 @@ export function AllocationsView(props: ViewProps) {
           <span>
             {whole === null
               ? ""
-              : `${grouped(whole.count)} live allocations, ${short(whole.per_chip)} per chip, ${short(whole.bytes)} on ${whole.chips === 1 ? "one chip" : `${whole.chips} chips`}`}
+              : `${grouped(whole.count)} live allocations, at most ${short(whole.per_chip)} per chip, ${short(whole.bytes)} on ${whole.chips === 1 ? "one chip" : `${whole.chips} chips`}`}
           </span>
         </div>
         {error !== null && <p class="bad">{error}</p>}
@@ -133,7 +133,7 @@ export function AllocationsView(props: ViewProps) {
           label={`${shown.label} by ${by}`}
           rows={whole?.rows ?? []}
           id={(one) => String(one[by] ?? "")}
-          columns={breakdownColumns(by, whole?.per_chip ?? 0)}
+          columns={breakdownColumns(by, whole?.bytes ?? 0)}
           sort="-per_chip"
           first={12}
           chosen={(one) => row !== null && row.key === by && row.value === (one[by] ?? null)}
@@ -176,8 +176,8 @@ function poolOf(document: Breakdown | null, pool: string) {
 function breakdownColumns(by: Key, whole: number): TableColumn<BreakdownRow>[] {
   return [
     { key: by, label: KEYS.find(([key]) => key === by)?.[1] ?? by, value: (row) => row[by] ?? null, render: (row) => <span class="clip" title={row[by] ?? ""}>{row[by] ?? "not known"}</span>, wide: true },
-    { key: "per_chip", label: "per chip", title: "bytes on the chip that has most of the group", value: (row) => row.per_chip, render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span>, right: true },
-    { key: "share", label: "share", title: "of the pool, per chip", value: (row) => row.per_chip, render: (row) => (whole > 0 ? percent(row.per_chip / whole) : "-"), right: true },
+    { key: "per_chip", label: "per chip", title: "bytes on the chip that has most of this row", value: (row) => row.per_chip, render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span>, right: true },
+    { key: "share", label: "share", title: "of the pool, on all these chips", value: (row) => row.bytes, render: (row) => (whole > 0 ? percent(row.bytes / whole) : "-"), right: true },
     { key: "count", label: "allocations", value: (row) => row.count, render: (row) => grouped(row.count), right: true },
     { key: "largest", label: "largest", title: "the largest on one chip", value: (row) => row.largest, render: (row) => <span title={bytesOf(row.largest)}>{short(row.largest)}</span>, right: true },
     { key: "chips", label: "chips", value: (row) => row.chips, right: true },

@@ -47,7 +47,7 @@ class Builder {
   }
 }
 
-/** Values are bytes on the chip that has most of a group, or counts of allocations. */
+/** Values are bytes on all requested chips, or counts of allocations: only these add up over groups on different chips. */
 export function liveFlame(stacks: Breakdown | null, ops: Breakdown | null, pool: string, unit: "bytes" | "count"): LiveFlame {
   const builder = new Builder();
   const rows = poolRows(stacks, pool);
@@ -61,14 +61,14 @@ export function liveFlame(stacks: Breakdown | null, ops: Breakdown | null, pool:
     counts.push(row.count);
   };
   if (known.length === 0) {
-    for (const row of poolRows(ops, pool)) add(row, builder.text(row.op ?? "operation not known"), -1, row.per_chip);
+    for (const row of poolRows(ops, pool)) add(row, builder.text(row.op ?? "operation not known"), -1, row.bytes);
   } else {
     for (const row of known) {
       const stack = builder.stack(row.stack ?? "");
-      add(row, builder.text(Object.keys(row.kinds).join(", ")), stack, row.per_chip);
+      add(row, builder.text(Object.keys(row.kinds).join(", ")), stack, row.bytes);
     }
     const rest = rows.filter((row) => row.stack == null);
-    for (const row of rest) add(row, builder.text("without a call stack"), -1, row.per_chip);
+    for (const row of rest) add(row, builder.text("without a call stack"), -1, row.bytes);
   }
   const values = Float64Array.from(unit === "bytes" ? bytes : counts);
   return { strings: builder.strings, stacks: builder.stacks, sites, kinds: [pool], values, counts: Float64Array.from(counts) };

@@ -165,7 +165,7 @@ function Facts({ report }: { report: Report }) {
   const { losses } = report;
   const complete = losses.lost === 0 && losses.gaps.length === 0 && losses.problems.length === 0 && losses.uncertain.length === 0;
   return (
-    <div class="card facts">
+    <div class="card run-facts">
       <h2>
         Run{" "}
         <span class={complete && losses.finished ? "complete good" : "complete warn"}>

@@ -251,7 +251,7 @@ function useHash(state: ReportState, initial: ReportState, report: Report, setSt
   useEffect(() => {
     const timer = setTimeout(() => {
       const hash = toHash(state, initial);
-      if (hash !== location.hash.replace(/^#/, "")) history.replaceState(null, "", hash === "" ? location.pathname + location.search : `#${hash}`);
+      if (hash !== location.hash.replace(/^#/, "")) setAddress(hash === "" ? location.pathname + location.search : `#${hash}`);
     }, 150);
     return () => clearTimeout(timer);
   }, [state]);
@@ -260,4 +260,13 @@ function useHash(state: ReportState, initial: ReportState, report: Report, setSt
     addEventListener("hashchange", read);
     return () => removeEventListener("hashchange", read);
   }, []);
+}
+
+/** A page in a frame of a notebook has no address of its own, and browsers refuse to change it. */
+function setAddress(address: string): void {
+  try {
+    history.replaceState(null, "", address);
+  } catch {
+    // The choice is then only in the page.
+  }
 }
