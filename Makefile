@@ -150,7 +150,8 @@ $(VENV)/.docs: $(VENV)/.installed
 wheel: $(VENV)/.dev web/dist/live.js  ## build the files of a release: dist/*.tar.gz and a manylinux wheel
 	@rm -rf dist build/wheel
 	@$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")' >/dev/null
-	@TTMEM_REQUIRE_AGENT=1 TTMEM_REQUIRE_WEB=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@TTMEM_REQUIRE_AGENT=1 TTMEM_REQUIRE_WEB=1 \
+	  $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl 2>/dev/null >/dev/null
 	@ls dist
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds SOURCE (the folder web/) in WORK and copies scripts and style sheets to BUNDLE. If that fails, it only warns: the
-# agent and the commands are worth having without pages. With TTMEM_REQUIRE_WEB=1 in the environment it fails.
+# Builds SOURCE (the folder web/) in WORK and copies scripts and style sheets to BUNDLE. If that fails, it only warns:
+# the agent and the commands are worth having without pages. With TTMEM_REQUIRE_WEB=1 in the environment it fails.
 cmake_minimum_required(VERSION 3.18)
 
 function(give_up reason)

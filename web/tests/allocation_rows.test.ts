@@ -5,13 +5,27 @@ import { CHOSEN, filterRows, lifeOf, sortedRows } from "../src/report/allocation
 import { smallReport } from "./small_report";
 
 const columns = {
-  id: Float64Array.of(1, 2, 3, 4), begin: Float64Array.of(0, 10, 50, 50), end: Float64Array.of(-1, 50, 51, 90),
-  address: Float64Array.of(8, 16, -1, 0), size: Float64Array.of(100, 2000, 30, 4), chosen: Uint8Array.of(4, 1, 0, 16),
-  groups: Uint32Array.of(1, 3, 1, 0x80000000), site: Uint32Array.of(0, 1, 2, 0), kind: Uint8Array.of(0, 0, 1, 0),
-  ended_by: Uint8Array.of(0, 1, 1, 2), program: Uint32Array.of(0, 0, 0, 0),
+  id: Float64Array.of(1, 2, 3, 4),
+  begin: Float64Array.of(0, 10, 50, 50),
+  end: Float64Array.of(-1, 50, 51, 90),
+  address: Float64Array.of(8, 16, -1, 0),
+  size: Float64Array.of(100, 2000, 30, 4),
+  chosen: Uint8Array.of(4, 1, 0, 16),
+  groups: Uint32Array.of(1, 3, 1, 0x80000000),
+  site: Uint32Array.of(0, 1, 2, 0),
+  kind: Uint8Array.of(0, 0, 1, 0),
+  ended_by: Uint8Array.of(0, 1, 1, 2),
+  program: Uint32Array.of(0, 0, 0, 0),
 };
 const base: AllocationFilter = {
-  scope: "all", from: 0, until: 0, group: 0, mask: Uint8Array.of(1, 1, 1, 1, 1), least: 0, life: "any", flag: 0,
+  scope: "all",
+  from: 0,
+  until: 0,
+  group: 0,
+  mask: Uint8Array.of(1, 1, 1, 1, 1),
+  least: 0,
+  life: "any",
+  flag: 0,
 };
 const order = Uint32Array.of(0, 1, 2, 3);
 const kept = (change: Partial<AllocationFilter>) => filterRows(order, columns, { ...base, ...change }, 100);

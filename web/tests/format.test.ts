@@ -14,7 +14,8 @@ describe("sizes", () => {
     expect([format.human(null), format.short(null), format.exact(null), address(null)]).toEqual(["-", "-", "-", "-"]);
     expect(format.bytesOf(null)).toBe("not known");
   });
-  it("that changed have a sign", () => expect([signed(1024), signed(-1024), signed(0)]).toEqual(["+1 KiB", "-1 KiB", "0 B"]));
+  it("that changed have a sign", () =>
+    expect([signed(1024), signed(-1024), signed(0)]).toEqual(["+1 KiB", "-1 KiB", "0 B"]));
 });
 
 describe("other values", () => {
@@ -26,8 +27,17 @@ describe("other values", () => {
   });
   it("lengths of time", () => {
     const given = [0, 850, 12_345, 12_345_678, 999_700_000, 4.214e9, 200e9, 7260e9, null];
-    expect(given.map(duration)).toEqual(
-      ["0 ns", "850 ns", "12.3 µs", "12.3 ms", "1 s", "4.21 s", "3 min 20 s", "2 h 1 min", "-"]);
+    expect(given.map(duration)).toEqual([
+      "0 ns",
+      "850 ns",
+      "12.3 µs",
+      "12.3 ms",
+      "1 s",
+      "4.21 s",
+      "3 min 20 s",
+      "2 h 1 min",
+      "-",
+    ]);
   });
   it("moments have the decimals that the distance needs", () => {
     expect(moment(12_345_678_901)).toBe("12.346 s");
@@ -37,7 +47,13 @@ describe("other values", () => {
     expect(moment(123_250_000_000, 1e7)).toBe("2:03.25");
   });
   it("a part is never shown as all", () => {
-    expect([percent(0.999), percent(1), percent(0.0001), percent(0), percent(0.034), percent(0.37)]).toEqual(
-      ["99.9 %", "100 %", "< 0.1 %", "0 %", "3.4 %", "37 %"]);
+    expect([percent(0.999), percent(1), percent(0.0001), percent(0), percent(0.034), percent(0.37)]).toEqual([
+      "99.9 %",
+      "100 %",
+      "< 0.1 %",
+      "0 %",
+      "3.4 %",
+      "37 %",
+    ]);
   });
 });

@@ -11,17 +11,33 @@ const report = smallReport({
   marks: [20, 80].map((time_ns) => ({ type: "failure", time_ns, text: "", group: 0, explained: null, count: 1 })),
 });
 const sums = new WindowSums(
-  { time: Float64Array.of(0, 20, 40, 60, 80, 100), site: new Uint32Array(), allocated: new Float64Array(), freed: new Float64Array(),
-    made: new Uint32Array(), ended: new Uint32Array() },
+  {
+    time: Float64Array.of(0, 20, 40, 60, 80, 100),
+    site: new Uint32Array(),
+    allocated: new Float64Array(),
+    freed: new Float64Array(),
+    made: new Uint32Array(),
+    ended: new Uint32Array(),
+  },
   5,
 );
 
 function view(from: number, until = from): View {
   const edges = sums.snap(from, until);
   return {
-    report, sections: new Sections({}, () => Promise.reject(new Error("none"))), state: { ...initialState(report), from, until },
-    change: () => undefined, group: report.groups[0], sums, noSums: null, edges, from: sums.edges[edges[0]], until: sums.edges[edges[1]],
-    window: from !== until, amounts: null, mask: new Uint8Array(5),
+    report,
+    sections: new Sections({}, () => Promise.reject(new Error("none"))),
+    state: { ...initialState(report), from, until },
+    change: () => undefined,
+    group: report.groups[0],
+    sums,
+    noSums: null,
+    edges,
+    from: sums.edges[edges[0]],
+    until: sums.edges[edges[1]],
+    window: from !== until,
+    amounts: null,
+    mask: new Uint8Array(5),
   };
 }
 const pressed = (key: string, from: number, until = from, shift = false) => keyChange(key, shift, view(from, until));

@@ -7,8 +7,13 @@ import { smallReport } from "./small_report";
 const report = smallReport();
 const none = new Float64Array(5);
 const amounts: SiteAmounts = {
-  bytes: Float64Array.of(10, 20, 40, 80, 160), count: Float64Array.of(1, 2, 3, 4, 5), before: Float64Array.of(0, 25, 40, 80, 0),
-  allocated: Float64Array.of(10, 5, 0, 0, 160), freed: Float64Array.of(0, 10, 0, 0, 0), made: none, ended: none,
+  bytes: Float64Array.of(10, 20, 40, 80, 160),
+  count: Float64Array.of(1, 2, 3, 4, 5),
+  before: Float64Array.of(0, 25, 40, 80, 0),
+  allocated: Float64Array.of(10, 5, 0, 0, 160),
+  freed: Float64Array.of(0, 10, 0, 0, 0),
+  made: none,
+  ended: none,
 };
 const all = siteMask(report, null, null, "");
 

@@ -25,13 +25,29 @@ describe("the hash", () => {
   it("is empty for the first choice", () => expect(toHash(initial, initial)).toBe(""));
   it("keeps everything that was chosen", () => {
     const state = {
-      ...initial, group: 1, from: 10, until: 30, view: [5, 50] as const, pool: "dram", by: "op" as const, search: "a=b&c#",
-      only: { by: "line" as const, key: "/srv/m.py:9 layer" }, picked: 7,
+      ...initial,
+      group: 1,
+      from: 10,
+      until: 30,
+      view: [5, 50] as const,
+      pool: "dram",
+      by: "op" as const,
+      search: "a=b&c#",
+      only: { by: "line" as const, key: "/srv/m.py:9 layer" },
+      picked: 7,
     };
     expect(fromHash(`#${toHash(state, initial)}`, report, initial)).toEqual(state);
   });
-  it.each(["#at=30-10", "#at=101", "#at=x", "#group=2", "#pool=none", "#by=colour", "#view=5-5", "#failure=0", "#allocation=51", "#at=-1"])(
-    "ignores what this report cannot have: %s",
-    (hash) => expect(fromHash(hash, report, initial)).toEqual(initial),
-  );
+  it.each([
+    "#at=30-10",
+    "#at=101",
+    "#at=x",
+    "#group=2",
+    "#pool=none",
+    "#by=colour",
+    "#view=5-5",
+    "#failure=0",
+    "#allocation=51",
+    "#at=-1",
+  ])("ignores what this report cannot have: %s", (hash) => expect(fromHash(hash, report, initial)).toEqual(initial));
 });

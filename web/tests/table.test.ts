@@ -8,7 +8,11 @@ const columns: TableColumn<Row>[] = [
   { key: "name", label: "Name", value: (row) => row.name },
   { key: "size", label: "Size", value: (row) => row.size, right: true },
 ];
-const rows: Row[] = [{ name: "b", size: 2 }, { name: "a\tx\ny", size: null }, { name: "c", size: 30 }];
+const rows: Row[] = [
+  { name: "b", size: 2 },
+  { name: "a\tx\ny", size: null },
+  { name: "c", size: 30 },
+];
 
 describe("tables", () => {
   it("sort by a column; what is not known comes last in both directions", () => {

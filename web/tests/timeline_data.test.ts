@@ -5,17 +5,36 @@ import { bucketAt, chartData, levelFor, markTimes, panelsOf } from "../src/repor
 import { GROUP, smallReport } from "./small_report";
 
 const series = (name: string, panel: string): ReportSeries => ({
-  name, label: name, unit: "bytes", panel, capacity: null, confidence: "exact",
+  name,
+  label: name,
+  unit: "bytes",
+  panel,
+  capacity: null,
+  confidence: "exact",
 });
 const group = {
-  ...GROUP, series: [series("dram", "dram"), series("l1_buffers", "l1"), series("kernels", "l1"), series("largest_free_dram", "free"), series("largest_free_l1", "free")],
-  levels: [{ from_ns: 10, until_ns: 50, section: "wide" }, { from_ns: 20, until_ns: 30, section: "narrow" }],
+  ...GROUP,
+  series: [
+    series("dram", "dram"),
+    series("l1_buffers", "l1"),
+    series("kernels", "l1"),
+    series("largest_free_dram", "free"),
+    series("largest_free_l1", "free"),
+  ],
+  levels: [
+    { from_ns: 10, until_ns: 50, section: "wide" },
+    { from_ns: 20, until_ns: 30, section: "narrow" },
+  ],
 };
 
 describe("the timeline", () => {
   it("has a panel for series of one axis; free blocks have one each", () => {
-    expect(panelsOf(group).map((panel) => [panel.name, panel.series.length])).toEqual(
-      [["dram", 1], ["l1", 2], ["largest_free_dram", 1], ["largest_free_l1", 1]]);
+    expect(panelsOf(group).map((panel) => [panel.name, panel.series.length])).toEqual([
+      ["dram", 1],
+      ["l1", 2],
+      ["largest_free_dram", 1],
+      ["largest_free_l1", 1],
+    ]);
   });
   it("takes the level with most detail that has all of what is shown", () => {
     expect(levelFor(group, 22, 28)?.section).toBe("narrow");

@@ -19,6 +19,7 @@ SLICES = 64
 IN_SLICE = 2_000  # by bytes, in each part of the time
 RASTER_COLUMNS, RASTER_ROWS = 512, 256
 _FULL = 255
+_AT_ONCE = 1 << 16
 
 
 class Boxes(NamedTuple):
@@ -29,7 +30,7 @@ class Boxes(NamedTuple):
     address: Array
     size: Array
 
-    def where(self, chosen: Array) -> Boxes:
+    def where(self, chosen: Array | slice) -> Boxes:
         return Boxes(*(one[chosen] for one in self))
 
 
@@ -66,6 +67,17 @@ def coverage(boxes: Boxes, until: int, base: int, size: int) -> Array:
     """
     shape = RASTER_COLUMNS + 2, RASTER_ROWS + 2
     table = np.zeros(shape[0] * shape[1])
+    for first in range(0, len(boxes.begin), _AT_ONCE):  # in the cache: three times as fast as all at once
+        table += _differences(boxes.where(slice(first, first + _AT_ONCE)), until, base, size, shape)
+    filled = table.reshape(shape).cumsum(axis=0).cumsum(axis=1)[:RASTER_COLUMNS, :RASTER_ROWS]
+    touched = filled > 1e-9
+    used = np.where(touched, np.clip(np.ceil(filled * _FULL - 1e-6), 1, _FULL), 0)
+    return np.asarray(used.astype(np.uint8).reshape(-1))
+
+
+def _differences(boxes: Boxes, until: int, base: int, size: int, shape: tuple[int, int]) -> Array:
+    """What boxes add to the table of differences."""
+    table = np.zeros(shape[0] * shape[1])
     across = [_steps(time * (RASTER_COLUMNS / until), RASTER_COLUMNS) for time in (boxes.begin, boxes.end)]
     along = [
         _steps((where - base) * (RASTER_ROWS / size), RASTER_ROWS)
@@ -77,10 +89,7 @@ def coverage(boxes: Boxes, until: int, base: int, size: int) -> Array:
                 for dy, share_y in ((0, 1 - part_y), (1, part_y)):
                     cells = (column + dx) * shape[1] + row + dy
                     table += np.bincount(cells, sign_x * sign_y * share_x * share_y, len(table))
-    filled = table.reshape(shape).cumsum(axis=0).cumsum(axis=1)[:RASTER_COLUMNS, :RASTER_ROWS]
-    touched = filled > 1e-9
-    used = np.where(touched, np.clip(np.ceil(filled * _FULL - 1e-6), 1, _FULL), 0)
-    return np.asarray(used.astype(np.uint8).reshape(-1))
+    return table
 
 
 def _steps(places: Array, limit: int) -> tuple[Array, Array]:

@@ -35,7 +35,11 @@ def window_edges(table: AllocationTable, rows: Array, exact: Iterable[int], unti
 
 def window_columns(table: AllocationTable, rows: Array, site_of_row: Array, edges: Array) -> list[Column]:
     """The columns of a section: ``time``, ``site``, and four tables of a line per site and a value per edge."""
-    sites, local = np.unique(site_of_row[rows], return_inverse=True)
+    mine = site_of_row[rows]
+    sites = np.flatnonzero(np.bincount(mine)) if len(mine) else mine
+    places = np.zeros(int(mine.max(initial=0)) + 1, np.int64)
+    places[sites] = np.arange(len(sites))
+    local = places[mine]
     shape = len(sites), len(edges)
     counted = table.counted[rows]
     tables = []

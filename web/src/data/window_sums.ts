@@ -45,7 +45,12 @@ export class WindowSums {
   amounts([from, until]: EdgeRange): SiteAmounts {
     const column = () => new Float64Array(this.sites);
     const sums: SiteAmounts = {
-      bytes: column(), count: column(), before: column(), allocated: column(), freed: column(), made: column(),
+      bytes: column(),
+      count: column(),
+      before: column(),
+      allocated: column(),
+      freed: column(),
+      made: column(),
       ended: column(),
     };
     const edges = this.edges.length;

@@ -109,7 +109,12 @@ function create(host: HTMLElement, latest: { current: ChartProps }): uPlot {
     const shared = { paths: stepped, points: { show: false }, spanGaps: false };
     series.push({ ...shared, stroke: line.colour, width: 1.25 });
     // uPlot fills a band instead of its upper line, so the area below is that of the lower line.
-    series.push({ ...shared, stroke: translucent(line.colour, 0.45), width: 0.75, fill: line.fill ? translucent(line.colour, 0.15) : undefined });
+    series.push({
+      ...shared,
+      stroke: translucent(line.colour, 0.45),
+      width: 0.75,
+      fill: line.fill ? translucent(line.colour, 0.15) : undefined,
+    });
     bands.push({ series: [2 * i + 1, 2 * i + 2], fill: translucent(line.colour, 0.22) });
   });
   const grid = { stroke: cssValue("--line"), width: 1 };
@@ -129,13 +134,26 @@ function create(host: HTMLElement, latest: { current: ChartProps }): uPlot {
         y: { range: () => [0, highest(latest.current)] },
       },
       axes: [
-        { ...axis, size: 0, values: () => [], splits: (self) =>
-            timeTicks(latest.current.from, latest.current.until, self.width - AXIS_WIDTH - RIGHT_MARGIN).ticks },
-        { ...axis, size: AXIS_WIDTH, gap: 6,
-          splits: (self, _axis, _min, max) => valueTicks(max, latest.current.unit, Math.max(2, Math.floor(self.height / 34))),
-          values: (_self, splits) => splits.map((value) => valueText(value, unit)) },
+        {
+          ...axis,
+          size: 0,
+          values: () => [],
+          splits: (self) =>
+            timeTicks(latest.current.from, latest.current.until, self.width - AXIS_WIDTH - RIGHT_MARGIN).ticks,
+        },
+        {
+          ...axis,
+          size: AXIS_WIDTH,
+          gap: 6,
+          splits: (self, _axis, _min, max) =>
+            valueTicks(max, latest.current.unit, Math.max(2, Math.floor(self.height / 34))),
+          values: (_self, splits) => splits.map((value) => valueText(value, unit)),
+        },
       ],
-      hooks: { drawClear: [(self) => drawGaps(self, latest.current)], draw: [(self) => drawMarks(self, latest.current)] },
+      hooks: {
+        drawClear: [(self) => drawGaps(self, latest.current)],
+        draw: [(self) => drawMarks(self, latest.current)],
+      },
     },
     table(data),
     host,
@@ -188,5 +206,7 @@ function drawMarks(plot: uPlot, { capacity, dots = [], from, until, unit }: Char
 
 /** A colour "#rrggbb" with less opacity. */
 export function translucent(colour: string, opacity: number): string {
-  return `${colour}${Math.round(opacity * 255).toString(16).padStart(2, "0")}`;
+  return `${colour}${Math.round(opacity * 255)
+    .toString(16)
+    .padStart(2, "0")}`;
 }

@@ -62,7 +62,11 @@ export function Table<Row>(props: TableProps<Row>) {
                   class={cellClass(column)}
                   aria-sort={sort === column.key ? "ascending" : sort === `-${column.key}` ? "descending" : "none"}
                 >
-                  <button type="button" title={column.title ?? `Sort by ${column.label}`} onClick={() => choose(column.key)}>
+                  <button
+                    type="button"
+                    title={column.title ?? `Sort by ${column.label}`}
+                    onClick={() => choose(column.key)}
+                  >
                     {column.label}
                     <span class="arrow">{sort === column.key ? "▲" : sort === `-${column.key}` ? "▼" : ""}</span>
                   </button>
@@ -147,7 +151,8 @@ function cellClass<Row>(column: TableColumn<Row>): string {
 }
 
 function moveFocus(event: KeyboardEvent): void {
-  const step = event.key === "ArrowDown" ? "nextElementSibling" : event.key === "ArrowUp" ? "previousElementSibling" : null;
+  const step =
+    event.key === "ArrowDown" ? "nextElementSibling" : event.key === "ArrowUp" ? "previousElementSibling" : null;
   const row = (event.target as Element).closest("tr");
   if (step === null || row === null || row !== event.target) return;
   const next = row[step];

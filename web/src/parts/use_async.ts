@@ -12,7 +12,8 @@ export function useAsync<T>(key: string | null, load: () => Promise<T>): Loaded<
     let current = true;
     load().then(
       (value) => current && setState({ key, value, error: null }),
-      (error: unknown) => current && setState({ key, value: null, error: String(error instanceof Error ? error.message : error) }),
+      (error: unknown) =>
+        current && setState({ key, value: null, error: String(error instanceof Error ? error.message : error) }),
     );
     return () => {
       current = false;

@@ -39,7 +39,9 @@ export function sortedRows(columns: Columns, report: Report, key: AllocationKey,
 
 /** The place of each call site's line and operation in alphabetical order. */
 function lineRanks(report: Report): (site: number) => number {
-  const words = report.sites.map((site) => [site.line, site.op].map((i) => (i < 0 ? "\uffff" : report.strings[i])).join(" "));
+  const words = report.sites.map((site) =>
+    [site.line, site.op].map((i) => (i < 0 ? "\uffff" : report.strings[i])).join(" "),
+  );
   const ranks = new Map([...new Set(words)].sort().map((text, i) => [text, i]));
   return (site) => (site < words.length ? (ranks.get(words[site]) ?? 0) : -1);
 }

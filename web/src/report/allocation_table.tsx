@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The allocations that the report lists, with filters: those that are live at the moment, made in the window, or all. */
+/** The listed allocations, with filters: those that are live at the moment, made in the window, or all. */
 import { useMemo, useState } from "preact/hooks";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
@@ -14,14 +14,22 @@ import { kindWords, shortLine } from "./words";
 import { showing } from "./zoom";
 
 const LEAST: readonly (readonly [number, string])[] = [
-  [0, "any size"], [1 << 10, "from 1 KiB"], [1 << 16, "from 64 KiB"], [1 << 20, "from 1 MiB"], [1 << 24, "from 16 MiB"],
+  [0, "any size"],
+  [1 << 10, "from 1 KiB"],
+  [1 << 16, "from 64 KiB"],
+  [1 << 20, "from 1 MiB"],
+  [1 << 24, "from 16 MiB"],
   [1 << 28, "from 256 MiB"],
 ];
 const FLAGS: readonly (readonly [AllocationFilter["flag"], string])[] = [
-  [0, "freed or not"], [CHOSEN.neverFreed, "never freed"], [CHOSEN.freedLate, "freed late"],
+  [0, "freed or not"],
+  [CHOSEN.neverFreed, "never freed"],
+  [CHOSEN.freedLate, "freed late"],
 ];
 const LIVES: readonly (readonly [AllocationFilter["life"], string])[] = [
-  ["any", "any life time"], ["short", "short: below 1 % of the run"], ["long", "long: over half of the run"],
+  ["any", "any life time"],
+  ["short", "short: below 1 % of the run"],
+  ["long", "long: over half of the run"],
 ];
 
 export function AllocationTable({ view }: { view: View }) {
@@ -51,40 +59,85 @@ export function AllocationTable({ view }: { view: View }) {
     const text = (number: number | undefined) => (number === undefined || number < 0 ? "" : report.strings[number]);
     const fine = Math.max(1e3, report.length_ns / 1e5);
     const all: TableColumn<number>[] = [
-      { key: "size", label: "Size", title: "Bytes on each chip", right: true, value: (row) => columns.size[row],
-        render: (row) => <span title={bytesOf(columns.size[row])}>{short(columns.size[row])}</span> },
-      { key: "kind", label: "Kind", value: (row) => report.kinds[columns.kind[row]],
+      {
+        key: "size",
+        label: "Size",
+        title: "Bytes on each chip",
+        right: true,
+        value: (row) => columns.size[row],
+        render: (row) => <span title={bytesOf(columns.size[row])}>{short(columns.size[row])}</span>,
+      },
+      {
+        key: "kind",
+        label: "Kind",
+        value: (row) => report.kinds[columns.kind[row]],
         render: (row) => (
           <span class="origin">
             <i style={{ background: css(kindColour(report.kinds[columns.kind[row]], theme)) }} />
             {kindWords(report.kinds[columns.kind[row]])}
           </span>
-        ) },
-      { key: "site", label: "Made by", wide: true,
+        ),
+      },
+      {
+        key: "site",
+        label: "Made by",
+        wide: true,
         value: (row) => [text(site(row)?.line), text(site(row)?.op), text(site(row)?.shape)].filter(Boolean).join(" "),
         render: (row) => (
           <span class="made-by" title={`${text(site(row)?.line)}\n${text(site(row)?.op)} ${text(site(row)?.shape)}`}>
             <b>{text(site(row)?.op) || "not known"}</b> <span class="soft">{text(site(row)?.shape)}</span>{" "}
             <span class="path">{shortLine(text(site(row)?.line))}</span>
           </span>
-        ) },
-      { key: "begin", label: "Made at", right: true, value: (row) => columns.begin[row] / 1e9,
-        render: (row) => moment(columns.begin[row], fine) },
-      { key: "life", label: "Lived", title: "To the end of the recording if it was not freed", right: true,
+        ),
+      },
+      {
+        key: "begin",
+        label: "Made at",
+        right: true,
+        value: (row) => columns.begin[row] / 1e9,
+        render: (row) => moment(columns.begin[row], fine),
+      },
+      {
+        key: "life",
+        label: "Lived",
+        title: "To the end of the recording if it was not freed",
+        right: true,
         value: (row) => lifeOf(columns, row, report.length_ns) / 1e9,
-        render: (row) => duration(lifeOf(columns, row, report.length_ns)) },
-      { key: "ended_by", label: "Ended by", value: (row) => report.allocations.ends[columns.ended_by[row]] ?? "" ,
+        render: (row) => duration(lifeOf(columns, row, report.length_ns)),
+      },
+      {
+        key: "ended_by",
+        label: "Ended by",
+        value: (row) => report.allocations.ends[columns.ended_by[row]] ?? "",
         render: (row) => (
           <span class={columns.end[row] < 0 ? "soft" : columns.chosen[row] & CHOSEN.freedLate ? "warn" : ""}>
             {report.allocations.ends[columns.ended_by[row]] ?? ""}
           </span>
-        ) },
-      { key: "address", label: "Address", title: "In each bank", right: true, value: (row) => address(columns.address[row]),
-        render: (row) => <code>{address(columns.address[row])}</code> },
-      { key: "program", label: "Program", right: true, value: (row) => columns.program[row] || null,
-        render: (row) => (columns.program[row] ? columns.program[row] : "") },
-      { key: "id", label: "Number", title: "Number of the allocation in the recording", right: true, value: (row) => columns.id[row],
-        render: (row) => grouped(columns.id[row]) },
+        ),
+      },
+      {
+        key: "address",
+        label: "Address",
+        title: "In each bank",
+        right: true,
+        value: (row) => address(columns.address[row]),
+        render: (row) => <code>{address(columns.address[row])}</code>,
+      },
+      {
+        key: "program",
+        label: "Program",
+        right: true,
+        value: (row) => columns.program[row] || null,
+        render: (row) => (columns.program[row] ? columns.program[row] : ""),
+      },
+      {
+        key: "id",
+        label: "Number",
+        title: "Number of the allocation in the recording",
+        right: true,
+        value: (row) => columns.id[row],
+        render: (row) => grouped(columns.id[row]),
+      },
     ];
     return all;
   }, [columns, theme, report]);
@@ -102,11 +155,18 @@ export function AllocationTable({ view }: { view: View }) {
           <button type="button" aria-pressed={effective === "live"} onClick={() => setScope("live")}>
             {window ? "Live at the end of the window" : "Live at the moment"}
           </button>
-          <button type="button" aria-pressed={effective === "made"} disabled={!window} onClick={() => setScope("made")}
-            title={window ? "" : "Choose a window first"}>
+          <button
+            type="button"
+            aria-pressed={effective === "made"}
+            disabled={!window}
+            onClick={() => setScope("made")}
+            title={window ? "" : "Choose a window first"}
+          >
             Made in the window
           </button>
-          <button type="button" aria-pressed={effective === "all"} onClick={() => setScope("all")}>All listed</button>
+          <button type="button" aria-pressed={effective === "all"} onClick={() => setScope("all")}>
+            All listed
+          </button>
         </div>
         <Choice label="Size" options={LEAST} value={least} onChoose={setLeast} />
         <Choice label="Life time" options={LIVES} value={life} onChoose={setLife} />
@@ -114,13 +174,21 @@ export function AllocationTable({ view }: { view: View }) {
       </div>
       {error !== null && <p class="problem">The allocations cannot be shown: {error}</p>}
       <Table
-        label="Allocations" columns={listed} rows={rows} id={(row) => row} sort={sort} onSort={setSort} first={14}
-        onChoose={choose} chooseTitle="Choose the life of this allocation as the window"
+        label="Allocations"
+        columns={listed}
+        rows={rows}
+        id={(row) => row}
+        sort={sort}
+        onSort={setSort}
+        first={14}
+        onChoose={choose}
+        chooseTitle="Choose the life of this allocation as the window"
         empty={columns === null ? "Decoding…" : "No allocation passes the filters."}
         note={
           <>
             {plural(rows.length, "allocation")} of {grouped(kept)} listed
-            {kept < total && ` (${grouped(total)} were made: the largest, longest-lived and never freed ones are listed)`}
+            {kept < total &&
+              ` (${grouped(total)} were made: the largest, longest-lived and never freed ones are listed)`}
           </>
         }
       />
@@ -128,17 +196,27 @@ export function AllocationTable({ view }: { view: View }) {
   );
 }
 
-function Choice<T extends string | number>({ label, options, value, onChoose }: {
+function Choice<T extends string | number>({
+  label,
+  options,
+  value,
+  onChoose,
+}: {
   label: string;
   options: readonly (readonly [T, string])[];
   value: T;
   onChoose: (value: T) => void;
 }) {
   return (
-    <select aria-label={label} value={String(value)}
-      onChange={(event) => onChoose(options[event.currentTarget.selectedIndex][0])}>
+    <select
+      aria-label={label}
+      value={String(value)}
+      onChange={(event) => onChoose(options[event.currentTarget.selectedIndex][0])}
+    >
       {options.map(([option, words]) => (
-        <option key={String(option)} value={String(option)}>{words}</option>
+        <option key={String(option)} value={String(option)}>
+          {words}
+        </option>
       ))}
     </select>
   );

@@ -23,46 +23,72 @@ export function ChoiceBar({ view }: { view: View }) {
       <div class="choice-row">
         {report.groups.length > 1 && (
           <select
-            aria-label="Chip group" value={state.group}
+            aria-label="Chip group"
+            value={state.group}
             onChange={(event) => change({ group: Number(event.currentTarget.value) })}
           >
             {report.groups.map((one, i) => (
-              <option key={one.name} value={i}>{one.name}</option>
+              <option key={one.name} value={i}>
+                {one.name}
+              </option>
             ))}
           </select>
         )}
         <div class="segmented" role="group" aria-label="Pool">
-          {group.pools.filter((one) => one.peak > 0 || one.pool === state.pool).map((one) => (
-            <button
-              type="button" key={one.pool} aria-pressed={one.pool === state.pool}
-              onClick={() => change({ pool: one.pool })}
-            >
-              {poolWords(one.pool)}
-            </button>
-          ))}
+          {group.pools
+            .filter((one) => one.peak > 0 || one.pool === state.pool)
+            .map((one) => (
+              <button
+                type="button"
+                key={one.pool}
+                aria-pressed={one.pool === state.pool}
+                onClick={() => change({ pool: one.pool })}
+              >
+                {poolWords(one.pool)}
+              </button>
+            ))}
         </div>
         <Snapped view={view} />
         <div class="buttons">
           {pool !== undefined && pool.peak_ns !== null && (
-            <button type="button" title="The peak of this pool (p)" onClick={() => go(pool.peak_ns ?? 0)}>Peak</button>
+            <button type="button" title="The peak of this pool (p)" onClick={() => go(pool.peak_ns ?? 0)}>
+              Peak
+            </button>
           )}
           {failures.length > 0 && (
-            <button type="button" title="The failed allocation (f)" onClick={() => go(failures[0])}>Failure</button>
+            <button type="button" title="The failed allocation (f)" onClick={() => go(failures[0])}>
+              Failure
+            </button>
           )}
-          <button type="button" title="What was left at the end" onClick={() => go(report.length_ns)}>End</button>
-          <button type="button" title="The whole run as a window (Escape)" onClick={() => change({ from: 0, until: report.length_ns, view: null })}>
+          <button type="button" title="What was left at the end" onClick={() => go(report.length_ns)}>
+            End
+          </button>
+          <button
+            type="button"
+            title="The whole run as a window (Escape)"
+            onClick={() => change({ from: 0, until: report.length_ns, view: null })}
+          >
             Whole run
           </button>
         </div>
         <span class="spring" />
         {state.only !== null && (
-          <button type="button" class="filter" title={`${state.only.key}\nRemove this filter`} onClick={() => change({ only: null })}>
+          <button
+            type="button"
+            class="filter"
+            title={`${state.only.key}\nRemove this filter`}
+            onClick={() => change({ only: null })}
+          >
             {state.only.by}: <b>{shortLine(state.only.key)}</b> <span aria-hidden="true">✕</span>
           </button>
         )}
         <input
-          id="search" type="search" placeholder="Filter call sites ( / )" aria-label="Filter call sites by text"
-          value={state.search} onInput={(event) => change({ search: event.currentTarget.value })}
+          id="search"
+          type="search"
+          placeholder="Filter call sites ( / )"
+          aria-label="Filter call sites by text"
+          value={state.search}
+          onInput={(event) => change({ search: event.currentTarget.value })}
         />
       </div>
       <Strip view={view} />
@@ -74,10 +100,12 @@ function Snapped({ view }: { view: View }) {
   const { state, from, until, window, sums, report } = view;
   const fine = Math.max(1e3, report.length_ns / 1e5);
   const off = Math.max(Math.abs(state.from - from), Math.abs(state.until - until));
+  const range = (begin: number, end: number) => moment(begin, 1e3) + (window ? ` to ${moment(end, 1e3)}` : "");
   const title =
     sums === null
       ? (view.noSums ?? "Decoding…")
-      : `Snapped to ${window ? "edges" : "the edge"} at ${moment(from, 1e3)}${window ? ` and ${moment(until, 1e3)}` : ""}; there are ${plural(sums.edges.length, "edge")}. Chosen: ${moment(state.from, 1e3)}${window ? ` to ${moment(state.until, 1e3)}` : ""}.`;
+      : `Chosen: ${range(state.from, state.until)}. Snapped to the nearest of ${plural(sums.edges.length, "edge")}: ` +
+        `${range(from, until)}.`;
   return (
     <div class="snapped" title={title} aria-live="polite">
       <span class="soft">{window ? "Window" : "Moment"}</span>{" "}
@@ -111,12 +139,15 @@ function Strip({ view }: { view: View }) {
       if (high === undefined) return;
       let top = 1;
       for (let i = 0; i < high.length; i++) top = Math.max(top, high[i]);
-      context.fillStyle = css(kindColour({ l1_buffers: "l1", programs: "cb" }[state.pool] ?? state.pool, colours.theme));
+      context.fillStyle = css(
+        kindColour({ l1_buffers: "l1", programs: "cb" }[state.pool] ?? state.pool, colours.theme),
+      );
       context.globalAlpha = 0.75;
       for (let x = 0; x < width; x++) {
         let value = 0;
         const last = Math.max(Math.floor(((x + 1) / width) * high.length), Math.floor((x / width) * high.length) + 1);
-        for (let i = Math.floor((x / width) * high.length); i < last && i < high.length; i++) value = Math.max(value, high[i]);
+        for (let i = Math.floor((x / width) * high.length); i < last && i < high.length; i++)
+          value = Math.max(value, high[i]);
         const tall = (value / top) * (STRIP_HEIGHT - 4);
         context.fillRect(x, STRIP_HEIGHT - tall, 1, tall);
       }
@@ -125,7 +156,9 @@ function Strip({ view }: { view: View }) {
   );
   const timeAt = (event: PointerEvent) => {
     const box = place.current?.getBoundingClientRect();
-    return box === undefined ? 0 : Math.round(Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * length);
+    return box === undefined
+      ? 0
+      : Math.round(Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * length);
   };
   const choose = (event: PointerEvent, start: number) => {
     const time = timeAt(event);
@@ -135,7 +168,8 @@ function Strip({ view }: { view: View }) {
   const percent = (time: number) => `${(100 * time) / length}%`;
   return (
     <div
-      class="strip" ref={place}
+      class="strip"
+      ref={place}
       title="The whole run. Click for a moment, drag for a window."
       onPointerDown={(event) => {
         if (event.button !== 0) return;
@@ -154,9 +188,11 @@ function Strip({ view }: { view: View }) {
           <div class="outside" style={{ left: percent(state.view[1]), right: 0 }} />
         </>
       )}
-      {report.marks.filter((mark) => mark.type === "failure").map((mark) => (
-        <div class="strip-failure" key={mark.time_ns} style={{ left: percent(mark.time_ns) }} />
-      ))}
+      {report.marks
+        .filter((mark) => mark.type === "failure")
+        .map((mark) => (
+          <div class="strip-failure" key={mark.time_ns} style={{ left: percent(mark.time_ns) }} />
+        ))}
       {view.window ? (
         <div class="chosen-window" style={{ left: percent(view.from), width: percent(view.until - view.from) }} />
       ) : (

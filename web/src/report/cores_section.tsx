@@ -40,7 +40,8 @@ export function CoresSection({ view }: { view: View }) {
     <>
       <div class="toolbar">
         <select
-          aria-label="Moment" value={nearest.cores}
+          aria-label="Moment"
+          value={nearest.cores}
           onChange={(event) => {
             const time = moments[event.currentTarget.selectedIndex].time_ns;
             change({ from: time, until: time });
@@ -55,7 +56,8 @@ export function CoresSection({ view }: { view: View }) {
         <span class={Math.abs(distance) > 1e6 ? "warn" : "soft"}>
           {Math.abs(distance) < 1e3
             ? "This is the chosen moment."
-            : `${duration(Math.abs(distance))} ${distance < 0 ? "before" : "after"} the chosen moment: the nearest of ${moments.length} that the report has.`}
+            : `${duration(Math.abs(distance))} ${distance < 0 ? "before" : "after"} the chosen moment: ` +
+              `the nearest of ${moments.length} that the report has.`}
         </span>
       </div>
       {cores !== null && (

@@ -26,17 +26,26 @@ export function Failures({ view }: { view: View }) {
         <div class="toolbar">
           <div class="segmented" role="group" aria-label="Failed allocation">
             {report.explained.map((failure, i) => (
-              <button type="button" key={i} aria-pressed={i === state.failure} onClick={() => {
-                const mark = failures.find((one) => one.explained === i);
-                change({ failure: i, ...(mark === undefined ? {} : { from: mark.time_ns, until: mark.time_ns }) });
-              }}>
+              <button
+                type="button"
+                key={i}
+                aria-pressed={i === state.failure}
+                onClick={() => {
+                  const mark = failures.find((one) => one.explained === i);
+                  change({ failure: i, ...(mark === undefined ? {} : { from: mark.time_ns, until: mark.time_ns }) });
+                }}
+              >
                 {failure.operation ?? `Failure ${i + 1}`}
               </button>
             ))}
           </div>
         </div>
       )}
-      <Explanation failure={shown} view={view} time={failures.find((one) => one.explained === state.failure)?.time_ns ?? null} />
+      <Explanation
+        failure={shown}
+        view={view}
+        time={failures.find((one) => one.explained === state.failure)?.time_ns ?? null}
+      />
     </>
   );
 }
@@ -46,24 +55,30 @@ function Explanation({ failure, view, time }: { failure: RunFailure; view: View;
   const { change } = view;
   const where = verdict.failure.per_bank === undefined ? "" : " per bank";
   const numbers: [string, number | null][] = [
-    [`needed${where}, in one piece`, verdict.asked], [`largest that fits${where}`, verdict.there],
-    [`missing${where}`, verdict.missing], [`free${where}`, verdict.free],
+    [`needed${where}, in one piece`, verdict.asked],
+    [`largest that fits${where}`, verdict.there],
+    [`missing${where}`, verdict.missing],
+    [`free${where}`, verdict.free],
   ];
   return (
     <div class="explanation">
       <p class="headline">
         <b>{verdict.headline}</b>
         {time !== null && (
-          <button type="button" class="link" onClick={() => change({ from: time, until: time })}>show {moment(time, 1e3)}</button>
+          <button type="button" class="link" onClick={() => change({ from: time, until: time })}>
+            show {moment(time, 1e3)}
+          </button>
         )}
       </p>
       <div class="numbers">
-        {numbers.filter(([, value]) => value !== null).map(([label, value]) => (
-          <div key={label} title={bytesOf(value)}>
-            <b>{short(value)}</b>
-            <span>{label}</span>
-          </div>
-        ))}
+        {numbers
+          .filter(([, value]) => value !== null)
+          .map(([label, value]) => (
+            <div key={label} title={bytesOf(value)}>
+              <b>{short(value)}</b>
+              <span>{label}</span>
+            </div>
+          ))}
       </div>
       <div class="columns">
         <div>
@@ -83,25 +98,39 @@ function Explanation({ failure, view, time }: { failure: RunFailure; view: View;
           {verdict.unknown.length > 0 && (
             <>
               <h3>Not known</h3>
-              <ul>{verdict.unknown.map((text) => <li key={text}>{text}</li>)}</ul>
+              <ul>
+                {verdict.unknown.map((text) => (
+                  <li key={text}>{text}</li>
+                ))}
+              </ul>
             </>
           )}
         </div>
         <div>
-          {verdict.sections.filter((section) => !SHOWN_ELSEWHERE.has(section.heading)).map((section) => (
-            <div key={section.heading}>
-              <h3>{section.heading}</h3>
-              {section.lines.map((line) => <p class="line" key={line}>{line}</p>)}
-            </div>
-          ))}
+          {verdict.sections
+            .filter((section) => !SHOWN_ELSEWHERE.has(section.heading))
+            .map((section) => (
+              <div key={section.heading}>
+                <h3>{section.heading}</h3>
+                {section.lines.map((line) => (
+                  <p class="line" key={line}>
+                    {line}
+                  </p>
+                ))}
+              </div>
+            ))}
         </div>
       </div>
       {verdict.holders.length > 0 && (
         <>
           <h3>Held by</h3>
           <Table
-            label="Buffers that hold the memory" rows={verdict.holders} columns={HOLDERS} id={(row) => `${row.address} ${row.size} ${row.kind}`}
-            sort="-held" onChoose={(row) => row.line !== null && change({ only: { by: "line", key: row.line } })}
+            label="Buffers that hold the memory"
+            rows={verdict.holders}
+            columns={HOLDERS}
+            id={(row) => `${row.address} ${row.size} ${row.kind}`}
+            sort="-held"
+            onChoose={(row) => row.line !== null && change({ only: { by: "line", key: row.line } })}
             chooseTitle="Show only this line in all views"
           />
         </>
@@ -124,16 +153,35 @@ function Explanation({ failure, view, time }: { failure: RunFailure; view: View;
 const SHOWN_ELSEWHERE = new Set(["held by", "possible fixes"]);
 
 const HOLDERS: TableColumn<HolderRow>[] = [
-  { key: "held", label: "Per bank", right: true, value: (row) => row.per_bank * row.buffers,
-    render: (row) => <span title={bytesOf(row.per_bank * row.buffers)}>{short(row.per_bank * row.buffers)}</span> },
+  {
+    key: "held",
+    label: "Per bank",
+    right: true,
+    value: (row) => row.per_bank * row.buffers,
+    render: (row) => <span title={bytesOf(row.per_bank * row.buffers)}>{short(row.per_bank * row.buffers)}</span>,
+  },
   { key: "buffers", label: "Buffers", right: true, value: (row) => row.buffers },
   { key: "size", label: "Size of each", right: true, value: (row) => row.size, render: (row) => short(row.size) },
   { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
   { key: "tag", label: "Operation", value: (row) => row.tag },
   { key: "shape", label: "Shape", value: (row) => row.shape },
-  { key: "line", label: "Line", wide: true, value: (row) => row.line,
-    render: (row) => <span class="path" title={row.line ?? ""}>{row.line === null ? "" : shortLine(row.line)}</span> },
-  { key: "address", label: "Lowest address", right: true, value: (row) => address(row.address),
-    render: (row) => <code>{address(row.address)}</code> },
+  {
+    key: "line",
+    label: "Line",
+    wide: true,
+    value: (row) => row.line,
+    render: (row) => (
+      <span class="path" title={row.line ?? ""}>
+        {row.line === null ? "" : shortLine(row.line)}
+      </span>
+    ),
+  },
+  {
+    key: "address",
+    label: "Lowest address",
+    right: true,
+    value: (row) => address(row.address),
+    render: (row) => <code>{address(row.address)}</code>,
+  },
   { key: "cause", label: "Why it is held", value: (row) => row.cause },
 ];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The flame graph of a report: what was live, at the peak, left at the end, allocated in the window, or changed in it. */
+/** The flame graph: what was live, at the peak, left at the end, allocated in the window, or changed in it. */
 import { useMemo, useState } from "preact/hooks";
 import { FlameGraph } from "../parts/flame_graph";
 import { moment } from "../parts/format";
@@ -25,11 +25,18 @@ export function FlameSection({ view }: { view: View }) {
   }, [sums, amounts, mode, peak, window]);
   const values = useMemo(() => {
     if (shown === null) return new Float64Array(report.sites.length);
-    if (mode === "change") return masked(shown.bytes.map((value, i) => value - shown.before[i]), mask);
+    if (mode === "change")
+      return masked(
+        shown.bytes.map((value, i) => value - shown.before[i]),
+        mask,
+      );
     if (mode === "churn") return masked(unit === "bytes" ? shown.allocated : shown.made, mask);
     return masked(unit === "bytes" ? shown.bytes : shown.count, mask);
   }, [shown, mask, mode, unit]);
-  const counts = useMemo(() => (shown === null ? undefined : masked(mode === "churn" ? shown.made : shown.count, mask)), [shown, mask, mode]);
+  const counts = useMemo(
+    () => (shown === null ? undefined : masked(mode === "churn" ? shown.made : shown.count, mask)),
+    [shown, mask, mode],
+  );
   const time = (ns: number) => moment(ns, Math.max(1e3, report.length_ns / 1e5));
   const span = window ? `from ${time(view.from)} to ${time(view.until)}` : "in the whole run";
   const words: Record<Mode, string> = {
@@ -40,8 +47,11 @@ export function FlameSection({ view }: { view: View }) {
     change: `change ${span}`,
   };
   const modes: [Mode, string][] = [
-    ["live", window ? "Live at the end of the window" : "Live at the moment"], ["peak", "At the peak"], ["end", "Left at the end"],
-    ["churn", window ? "Allocated in the window" : "Allocated in the run"], ["change", window ? "Change in the window" : "Change in the run"],
+    ["live", window ? "Live at the end of the window" : "Live at the moment"],
+    ["peak", "At the peak"],
+    ["end", "Left at the end"],
+    ["churn", window ? "Allocated in the window" : "Allocated in the run"],
+    ["change", window ? "Change in the window" : "Change in the run"],
   ];
   if (view.noSums !== null) return <p class="empty">{view.noSums}</p>;
   return (
@@ -49,19 +59,34 @@ export function FlameSection({ view }: { view: View }) {
       <div class="toolbar">
         <div class="segmented" role="group" aria-label="What the flame graph shows">
           {modes.map(([one, label]) => (
-            <button type="button" key={one} aria-pressed={mode === one} onClick={() => setMode(one)}>{label}</button>
+            <button type="button" key={one} aria-pressed={mode === one} onClick={() => setMode(one)}>
+              {label}
+            </button>
           ))}
         </div>
         <div class="segmented" role="group" aria-label="Unit">
-          <button type="button" aria-pressed={unit === "bytes" || mode === "change"} onClick={() => setUnit("bytes")}>Bytes</button>
-          <button type="button" aria-pressed={unit === "count" && mode !== "change"} disabled={mode === "change"} onClick={() => setUnit("count")}>
+          <button type="button" aria-pressed={unit === "bytes" || mode === "change"} onClick={() => setUnit("bytes")}>
+            Bytes
+          </button>
+          <button
+            type="button"
+            aria-pressed={unit === "count" && mode !== "change"}
+            disabled={mode === "change"}
+            onClick={() => setUnit("count")}
+          >
             Count
           </button>
         </div>
       </div>
       <FlameGraph
-        strings={report.strings} stacks={report.stacks} sites={report.sites} kinds={report.kinds}
-        values={values} counts={counts} unit={mode === "change" ? "bytes" : unit} differential={mode === "change"}
+        strings={report.strings}
+        stacks={report.stacks}
+        sites={report.sites}
+        kinds={report.kinds}
+        values={values}
+        counts={counts}
+        unit={mode === "change" ? "bytes" : unit}
+        differential={mode === "change"}
         label={`${poolWords(state.pool)} per chip, ${words[mode]}, ${group.name}`}
       />
     </>

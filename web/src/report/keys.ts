@@ -27,7 +27,11 @@ export const KEYS: readonly (readonly [keys: string, what: string])[] = [
 export function keyChange(key: string, shift: boolean, view: View): Partial<ReportState> | null {
   const { state, report } = view;
   const [from, until] = state.view ?? [0, report.length_ns];
-  const to = (begin: number, end = begin) => ({ from: begin, until: end, view: showing(state.view, begin, end, report.length_ns) });
+  const to = (begin: number, end = begin) => ({
+    from: begin,
+    until: end,
+    view: showing(state.view, begin, end, report.length_ns),
+  });
   switch (key) {
     case "ArrowLeft":
     case "ArrowRight":
@@ -71,7 +75,9 @@ function step(view: View, by: number, shift: boolean): Partial<ReportState> | nu
   if (sums === null) return null;
   const last = sums.edges.length - 1;
   const at = (edge: number) => sums.edges[Math.min(last, Math.max(0, edge))];
-  const [from, until] = shift ? [at(edges[0]), at(Math.max(edges[0], edges[1] + by))] : [at((by < 0 ? edges[0] : edges[1]) + by), -1];
+  const [from, until] = shift
+    ? [at(edges[0]), at(Math.max(edges[0], edges[1] + by))]
+    : [at((by < 0 ? edges[0] : edges[1]) + by), -1];
   const end = shift ? until : from;
   return { from, until: end, view: showing(state.view, from, end, report.length_ns) };
 }
@@ -85,6 +91,8 @@ function nextOf(times: number[], view: View, to: (time: number) => Partial<Repor
 function nextGroup({ report, state }: View): Partial<ReportState> {
   const group = (state.group + 1) % Math.max(1, report.groups.length);
   const pools = report.groups[group].pools;
-  const pool = pools.some((one) => one.pool === state.pool) ? state.pool : (mainPool(report.groups[group])?.pool ?? state.pool);
+  const pool = pools.some((one) => one.pool === state.pool)
+    ? state.pool
+    : (mainPool(report.groups[group])?.pool ?? state.pool);
   return { group, pool };
 }

@@ -19,18 +19,43 @@ export function LeaksSection({ view }: { view: View }) {
     <>
       <p>
         <b class={leaks.verdict.leak ? "bad" : "good"}>
-          {leaks.verdict.leak ? `${plural(leaks.verdict.groups, "group")} of buffers grow.` : "No group of buffers grows."}
+          {leaks.verdict.leak
+            ? `${plural(leaks.verdict.groups, "group")} of buffers grow.`
+            : "No group of buffers grows."}
         </b>{" "}
-        <span class="soft">{judged === "" ? "There were not enough steps to judge growth." : `Judged over ${judged}.`}</span>
+        <span class="soft">
+          {judged === "" ? "There were not enough steps to judge growth." : `Judged over ${judged}.`}
+        </span>
       </p>
-      {leaks.doubts.map((text) => <p class="note" key={text}>{text}</p>)}
+      {leaks.doubts.map((text) => (
+        <p class="note" key={text}>
+          {text}
+        </p>
+      ))}
       {leaks.growing.length > 0 && (
-        <Table label="Growing groups" rows={leaks.growing} columns={GROWING} id={key} sort="-per_chip" onChoose={choose} chooseTitle="Show only this origin in all views" />
+        <Table
+          label="Growing groups"
+          rows={leaks.growing}
+          columns={GROWING}
+          id={key}
+          sort="-per_chip"
+          onChoose={choose}
+          chooseTitle="Show only this origin in all views"
+        />
       )}
       {leaks.held.length > 0 && (
         <>
           <h3>Held, but not growing</h3>
-          <Table label="Held groups" rows={leaks.held} columns={HELD} id={key} sort="-per_chip" first={8} onChoose={choose} chooseTitle="Show only this origin in all views" />
+          <Table
+            label="Held groups"
+            rows={leaks.held}
+            columns={HELD}
+            id={key}
+            sort="-per_chip"
+            first={8}
+            onChoose={choose}
+            chooseTitle="Show only this origin in all views"
+          />
         </>
       )}
     </>
@@ -38,31 +63,76 @@ export function LeaksSection({ view }: { view: View }) {
 }
 
 function key(row: LeakRow): string {
-  return [row.pid, row.kind, row.op, row.line, row.shape, row.size, row.chips.join(), row.count, row.stack?.join()].join("|");
+  return [
+    row.pid,
+    row.kind,
+    row.op,
+    row.line,
+    row.shape,
+    row.size,
+    row.chips.join(),
+    row.count,
+    row.stack?.join(),
+  ].join("|");
 }
 
 const HELD: TableColumn<LeakRow>[] = [
-  { key: "per_chip", label: "Per chip", right: true, value: (row) => row.per_chip,
-    render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span> },
+  {
+    key: "per_chip",
+    label: "Per chip",
+    right: true,
+    value: (row) => row.per_chip,
+    render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span>,
+  },
   { key: "count", label: "Buffers", right: true, value: (row) => row.count, render: (row) => grouped(row.count) },
   { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
   { key: "op", label: "Operation", value: (row) => row.op },
   { key: "shape", label: "Shape", value: (row) => row.shape },
-  { key: "line", label: "Line", wide: true, value: (row) => row.line,
-    render: (row) => <span class="path" title={row.line ?? ""}>{row.line === null ? "" : shortLine(row.line)}</span> },
-  { key: "oldest", label: "Oldest", right: true, value: (row) => row.oldest_s,
-    render: (row) => duration(row.oldest_s === null ? null : row.oldest_s * 1e9) },
+  {
+    key: "line",
+    label: "Line",
+    wide: true,
+    value: (row) => row.line,
+    render: (row) => (
+      <span class="path" title={row.line ?? ""}>
+        {row.line === null ? "" : shortLine(row.line)}
+      </span>
+    ),
+  },
+  {
+    key: "oldest",
+    label: "Oldest",
+    right: true,
+    value: (row) => row.oldest_s,
+    render: (row) => duration(row.oldest_s === null ? null : row.oldest_s * 1e9),
+  },
   { key: "chips", label: "Chips", right: true, value: (row) => row.chips.length },
 ];
 
 const GROWING: TableColumn<LeakRow>[] = [
   ...HELD,
-  { key: "step", label: "Per step", title: "Buffers that a step adds", right: true, value: (row) => row.growth?.per_step ?? null,
-    render: (row) => row.growth?.per_step?.toFixed(2) ?? "-" },
-  { key: "minute", label: "Per minute", right: true, value: (row) => row.growth?.bytes_per_minute ?? null,
-    render: (row) => (row.growth === null ? "-" : short(Math.round(row.growth.bytes_per_minute))) },
-  { key: "history", label: "Growth", title: "Number of buffers after each sixteenth of the steps", value: (row) => row.growth?.history?.join(" ") ?? null,
-    render: (row) => <Spark values={row.growth?.history ?? []} /> },
+  {
+    key: "step",
+    label: "Per step",
+    title: "Buffers that a step adds",
+    right: true,
+    value: (row) => row.growth?.per_step ?? null,
+    render: (row) => row.growth?.per_step?.toFixed(2) ?? "-",
+  },
+  {
+    key: "minute",
+    label: "Per minute",
+    right: true,
+    value: (row) => row.growth?.bytes_per_minute ?? null,
+    render: (row) => (row.growth === null ? "-" : short(Math.round(row.growth.bytes_per_minute))),
+  },
+  {
+    key: "history",
+    label: "Growth",
+    title: "Number of buffers after each sixteenth of the steps",
+    value: (row) => row.growth?.history?.join(" ") ?? null,
+    render: (row) => <Spark values={row.growth?.history ?? []} />,
+  },
 ];
 
 function Spark({ values }: { values: number[] }) {

@@ -12,14 +12,20 @@ export function MapSection({ view }: { view: View }) {
   const { group, state } = view;
   const [own, setOwn] = useState<{ pool: string; for: string } | null>(null);
   if (group.maps.length === 0) return <p class="empty">The report has no addresses for this chip group.</p>;
-  const wanted = own !== null && own.for === state.pool ? own.pool : state.pool === "programs" ? "l1_buffers" : state.pool;
+  const wanted =
+    own !== null && own.for === state.pool ? own.pool : state.pool === "programs" ? "l1_buffers" : state.pool;
   const map = group.maps.find((one) => one.pool === wanted) ?? group.maps[0];
   return (
     <>
       <div class="toolbar">
         <div class="segmented" role="group" aria-label="Memory">
           {group.maps.map((one) => (
-            <button type="button" key={one.pool} aria-pressed={one === map} onClick={() => setOwn({ pool: one.pool, for: state.pool })}>
+            <button
+              type="button"
+              key={one.pool}
+              aria-pressed={one === map}
+              onClick={() => setOwn({ pool: one.pool, for: state.pool })}
+            >
               {poolWords(one.pool)}
             </button>
           ))}
@@ -52,7 +58,9 @@ function MapOf({ map, view }: { map: ReportMap; view: View }) {
           const failure = mark.explained === null ? undefined : report.explained[mark.explained]?.verdict.failure;
           const clash = map.pool === "l1_buffers" && failure?.floor !== undefined && failure.end !== undefined;
           return {
-            time_ns: mark.time_ns, text: mark.text, low: clash ? (failure.floor ?? null) : null,
+            time_ns: mark.time_ns,
+            text: mark.text,
+            low: clash ? (failure.floor ?? null) : null,
             high: clash ? (failure.end ?? null) : null,
           };
         }),
@@ -62,10 +70,20 @@ function MapOf({ map, view }: { map: ReportMap; view: View }) {
   if (loaded === null || loaded.rectangles === null) return <p class="empty">Decoding…</p>;
   return (
     <AddressMap
-      map={map} rectangles={loaded.rectangles} coverage={loaded.coverage} reach={loaded.reach} lengthNs={report.length_ns}
-      strings={report.strings} sites={report.sites} kinds={report.kinds}
-      momentNs={view.window ? null : view.until} window={view.window ? [view.from, view.until] : null} range={state.view}
-      clashes={clashes} selected={state.picked} highlighted={highlighted}
+      map={map}
+      rectangles={loaded.rectangles}
+      coverage={loaded.coverage}
+      reach={loaded.reach}
+      lengthNs={report.length_ns}
+      strings={report.strings}
+      sites={report.sites}
+      kinds={report.kinds}
+      momentNs={view.window ? null : view.until}
+      window={view.window ? [view.from, view.until] : null}
+      range={state.view}
+      clashes={clashes}
+      selected={state.picked}
+      highlighted={highlighted}
       onSelect={(row) => change({ picked: row })}
       onMoment={(time) => change({ from: Math.round(time), until: Math.round(time) })}
     />

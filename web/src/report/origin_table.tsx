@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What was live at the moment, or changed in the window, summed by line, operation, shape, part of a program or kind. */
+/** What was live at the moment, or changed in the window, by line, operation, shape, part, kind or program. */
 import { useMemo } from "preact/hooks";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
@@ -15,18 +15,27 @@ import type { View } from "./view";
 import { kindWords, poolNote, shortLine } from "./words";
 
 const BY_WORDS: Record<By, string> = {
-  line: "Line", op: "Operation", shape: "Shape", part: "Part of a program", kind: "Kind",
+  line: "Line",
+  op: "Operation",
+  shape: "Shape",
+  part: "Part of a program",
+  kind: "Kind",
 };
 
 export function OriginTable({ view }: { view: View }) {
   const { state, change } = view;
-  const choices: [View["state"]["by"], string][] = [...BY.map((by): [By, string] => [by, BY_WORDS[by]]), ["program", "Program"]];
+  const choices: [View["state"]["by"], string][] = [
+    ...BY.map((by): [By, string] => [by, BY_WORDS[by]]),
+    ["program", "Program"],
+  ];
   return (
     <>
       <div class="toolbar">
         <div class="segmented" role="group" aria-label="Sum by">
           {choices.map(([by, words]) => (
-            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>{words}</button>
+            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>
+              {words}
+            </button>
           ))}
         </div>
         <span class="soft">{state.by === "program" ? null : poolNote(state.pool)}</span>
@@ -45,16 +54,32 @@ function SumTable({ view, by }: { view: View; by: By }) {
   );
   const total = rows.reduce((sum, row) => sum + row.bytes, 0);
   const columns = useMemo(() => {
-    const size = (key: keyof SumRow & ("bytes" | "allocated" | "freed"), label: string, title: string): TableColumn<SumRow> => ({
-      key, label, title, right: true, value: (row) => row[key],
+    const size = (
+      key: keyof SumRow & ("bytes" | "allocated" | "freed"),
+      label: string,
+      title: string,
+    ): TableColumn<SumRow> => ({
+      key,
+      label,
+      title,
+      right: true,
+      value: (row) => row[key],
       render: (row) => <span title={bytesOf(row[key])}>{short(row[key])}</span>,
     });
     const number = (key: "count" | "made" | "ended" | "sites", label: string, title: string): TableColumn<SumRow> => ({
-      key, label, title, right: true, value: (row) => row[key], render: (row) => grouped(row[key]),
+      key,
+      label,
+      title,
+      right: true,
+      value: (row) => row[key],
+      render: (row) => grouped(row[key]),
     });
     const listed: TableColumn<SumRow>[] = [
       {
-        key: "key", label: BY_WORDS[by], wide: true, value: (row) => row.key,
+        key: "key",
+        label: BY_WORDS[by],
+        wide: true,
+        value: (row) => row.key,
         render: (row) => (
           <span class={row.known ? "origin" : "origin soft"} title={row.key}>
             <i style={{ background: css(kindColour(report.kinds[[...row.kinds][0]], theme)) }} />
@@ -62,9 +87,16 @@ function SumTable({ view, by }: { view: View; by: By }) {
           </span>
         ),
       },
-      size("bytes", "Live", window ? "Bytes live at the end of the window, per chip" : "Bytes live at the moment, per chip"),
+      size(
+        "bytes",
+        "Live",
+        window ? "Bytes live at the end of the window, per chip" : "Bytes live at the moment, per chip",
+      ),
       {
-        key: "share", label: "Share", right: true, value: (row) => row.bytes,
+        key: "share",
+        label: "Share",
+        right: true,
+        value: (row) => row.bytes,
         render: (row) => (
           <span class="share">
             <i style={{ width: `${total > 0 ? (100 * row.bytes) / total : 0}%` }} />
@@ -77,7 +109,10 @@ function SumTable({ view, by }: { view: View; by: By }) {
     if (window) {
       listed.push(
         {
-          key: "change", label: "Change", title: "Live bytes at the end of the window, less those at its begin", right: true,
+          key: "change",
+          label: "Change",
+          title: "Live bytes at the end of the window, less those at its begin",
+          right: true,
           value: (row) => row.change,
           render: (row) => (
             <span class={row.change > 0 ? "more" : row.change < 0 ? "less" : "soft"} title={bytesOf(row.change)}>
@@ -95,17 +130,23 @@ function SumTable({ view, by }: { view: View; by: By }) {
     return listed;
   }, [report, by, window, total, theme]);
   return (
-      <Table
-        key={`${by} ${window}`}
-        label={`Memory by ${BY_WORDS[by].toLowerCase()}`}
-        columns={columns} rows={rows} id={(row) => row.key} sort={window ? "-allocated" : "-bytes"} first={14}
-        chosen={(row) => state.only?.by === by && state.only.key === row.key}
-        chooseTitle="Show only this in all views; again: show everything"
-        onChoose={(row) =>
-          change({ only: state.only?.by === by && state.only.key === row.key ? null : { by, key: row.key } })
-        }
-        empty={view.noSums ?? (amounts === null ? "Decoding…" : "Nothing was live at this moment that passes the filters.")}
-        note={`${short(total)} live in all rows, per chip`}
-      />
+    <Table
+      key={`${by} ${window}`}
+      label={`Memory by ${BY_WORDS[by].toLowerCase()}`}
+      columns={columns}
+      rows={rows}
+      id={(row) => row.key}
+      sort={window ? "-allocated" : "-bytes"}
+      first={14}
+      chosen={(row) => state.only?.by === by && state.only.key === row.key}
+      chooseTitle="Show only this in all views; again: show everything"
+      onChoose={(row) =>
+        change({ only: state.only?.by === by && state.only.key === row.key ? null : { by, key: row.key } })
+      }
+      empty={
+        view.noSums ?? (amounts === null ? "Decoding…" : "Nothing was live at this moment that passes the filters.")
+      }
+      note={`${short(total)} live in all rows, per chip`}
+    />
   );
 }

@@ -8,7 +8,10 @@ import type { View } from "./view";
 import { kindWords, poolNote, poolWords, shortLine } from "./words";
 
 const STATUS: Record<string, string> = {
-  fits: "Fits", out_of_memory: "Out of memory", leaks: "Leaks", cannot_tell: "Cannot tell",
+  fits: "Fits",
+  out_of_memory: "Out of memory",
+  leaks: "Leaks",
+  cannot_tell: "Cannot tell",
 };
 const MOST_CAUSES = 7;
 
@@ -20,7 +23,9 @@ export function Overview({ view }: { view: View }) {
         <span class="badge">{STATUS[report.verdict.status] ?? report.verdict.status}</span>
         <div>
           {report.verdict.lines.map((line, i) => (
-            <p key={line} class={i === 0 ? "first" : ""}>{line}</p>
+            <p key={line} class={i === 0 ? "first" : ""}>
+              {line}
+            </p>
           ))}
         </div>
       </div>
@@ -45,18 +50,26 @@ function Peaks({ view }: { view: View }) {
           <h3>
             <GroupName group={group} />
           </h3>
-          {group.pools.filter((pool) => pool.peak > 0 || pool.capacity !== null).map((pool) => (
-            <Meter
-              key={pool.pool}
-              pool={pool}
-              chosen={i === state.group && pool.pool === state.pool}
-              onChoose={() =>
-                change({ group: i, pool: pool.pool, ...(pool.peak_ns === null ? {} : { from: pool.peak_ns, until: pool.peak_ns }) })
-              }
-            />
-          ))}
+          {group.pools
+            .filter((pool) => pool.peak > 0 || pool.capacity !== null)
+            .map((pool) => (
+              <Meter
+                key={pool.pool}
+                pool={pool}
+                chosen={i === state.group && pool.pool === state.pool}
+                onChoose={() =>
+                  change({
+                    group: i,
+                    pool: pool.pool,
+                    ...(pool.peak_ns === null ? {} : { from: pool.peak_ns, until: pool.peak_ns }),
+                  })
+                }
+              />
+            ))}
           {group.differences.map((text) => (
-            <p class="note" key={text}>{text}</p>
+            <p class="note" key={text}>
+              {text}
+            </p>
           ))}
         </div>
       ))}
@@ -77,12 +90,16 @@ function GroupName({ group }: { group: ReportGroup }) {
 function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; onChoose: () => void }) {
   const { theme } = usePageColours();
   const share = pool.capacity ? pool.peak / pool.capacity : null;
-  const colour = css(kindColour(pool.pool === "l1_buffers" ? "l1" : pool.pool === "programs" ? "cb" : pool.pool, theme));
+  const colour = css(
+    kindColour(pool.pool === "l1_buffers" ? "l1" : pool.pool === "programs" ? "cb" : pool.pool, theme),
+  );
   const end = pool.capacity ? pool.end / pool.capacity : 0;
   const free = pool.smallest_largest_free;
   return (
     <button
-      type="button" class={`meter ${chosen ? "chosen" : ""}`} onClick={onChoose}
+      type="button"
+      class={`meter ${chosen ? "chosen" : ""}`}
+      onClick={onChoose}
       title={`${bytesOf(pool.peak)} at the peak; ${bytesOf(pool.end)} at the end. Choose this moment.`}
     >
       <span class="meter-name">{poolWords(pool.pool)}</span>
@@ -106,7 +123,8 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
       {share !== null && (
         <span class="meter-note">
           {pool.peak_ns !== null && `at ${moment(pool.peak_ns)}`}
-          {free !== null && `, least largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
+          {free !== null &&
+            `, least largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
         </span>
       )}
     </button>
@@ -124,7 +142,10 @@ function Causes({ view }: { view: View }) {
   return (
     <div class="card causes">
       <h2>
-        What made the peak of {poolWords(pool.pool)} <span class="soft">{exact(pool.peak)} per chip, {group.name}</span>
+        What made the peak of {poolWords(pool.pool)}{" "}
+        <span class="soft">
+          {exact(pool.peak)} per chip, {group.name}
+        </span>
       </h2>
       {shown.length === 0 && <p class="empty">No allocations are known for this peak.</p>}
       <ol>
@@ -140,13 +161,22 @@ function Causes({ view }: { view: View }) {
                 onClick={() => site.line >= 0 && change({ only: { by: "line", key: line } })}
               >
                 <span class="cause-bar">
-                  <i style={{ width: `${(100 * share.bytes) / Math.max(1, pool.peak)}%`, background: css(kindColour(report.kinds[site.kind], theme)) }} />
+                  <i
+                    style={{
+                      width: `${(100 * share.bytes) / Math.max(1, pool.peak)}%`,
+                      background: css(kindColour(report.kinds[site.kind], theme)),
+                    }}
+                  />
                 </span>
                 <span class="cause-size">{short(share.bytes)}</span>
                 <span class="cause-share soft">{percent(share.bytes / Math.max(1, pool.peak))}</span>
                 <span class="cause-text">
                   <b>{text(site.op, kindWords(report.kinds[site.kind]))}</b>
-                  <span class="soft"> {share.count > 1 && `${grouped(share.count)} x `}{text(site.shape, "")}</span>
+                  <span class="soft">
+                    {" "}
+                    {share.count > 1 && `${grouped(share.count)} x `}
+                    {text(site.shape, "")}
+                  </span>
                   <br />
                   <span class="path">{shortLine(line)}</span>
                 </span>
@@ -155,7 +185,11 @@ function Causes({ view }: { view: View }) {
           );
         })}
       </ol>
-      {rest > 0 && <p class="note">{short(rest)} more in other call sites ({percent(rest / Math.max(1, pool.peak))})</p>}
+      {rest > 0 && (
+        <p class="note">
+          {short(rest)} more in other call sites ({percent(rest / Math.max(1, pool.peak))})
+        </p>
+      )}
       {note !== null && <p class="note">{note}</p>}
     </div>
   );
@@ -163,7 +197,8 @@ function Causes({ view }: { view: View }) {
 
 function Facts({ report }: { report: Report }) {
   const { losses } = report;
-  const complete = losses.lost === 0 && losses.gaps.length === 0 && losses.problems.length === 0 && losses.uncertain.length === 0;
+  const complete =
+    losses.lost === 0 && losses.gaps.length === 0 && losses.problems.length === 0 && losses.uncertain.length === 0;
   return (
     <div class="card run-facts">
       <h2>
@@ -194,7 +229,8 @@ function Facts({ report }: { report: Report }) {
 export function lossWords(report: Report): string {
   const { lost, gaps, uncertain, problems } = report.losses;
   const parts: string[] = [];
-  if (lost > 0) parts.push(`${plural(lost, "record")} lost${gaps.length > 0 ? ` in ${plural(gaps.length, "gap")}` : ""}`);
+  if (lost > 0)
+    parts.push(`${plural(lost, "record")} lost${gaps.length > 0 ? ` in ${plural(gaps.length, "gap")}` : ""}`);
   if (uncertain.length > 0) parts.push(`${plural(uncertain.length, "reason")} why numbers may be wrong`);
   if (problems.length > 0) parts.push(`${plural(problems.length, "problem")} in the file`);
   return `Not complete: ${parts.join(", ")}. See "Losses".`;

@@ -53,8 +53,10 @@ export function ReportPage({ report, load = embeddedSection, served }: ReportPag
   const sums = loaded !== null && loaded.windows === windows ? loaded.sums : null;
   const noSums =
     windows === null
-      ? "The report has no call sites over time for this chip group. Choose another group, or see what made its peak above."
-      : error === null ? null : `The sums over time cannot be shown: ${error}`;
+      ? "The report has no call sites over time for this chip group. What made its peak is above."
+      : error === null
+        ? null
+        : `The sums over time cannot be shown: ${error}`;
   const edges = useMemo(
     () => (sums === null ? ([0, 0] as const) : sums.snap(state.from, state.until)),
     [sums, state.from, state.until],
@@ -66,7 +68,17 @@ export function ReportPage({ report, load = embeddedSection, served }: ReportPag
   );
   const view = useMemo(
     (): View => ({
-      report, sections, state, change, group, sums, noSums, edges, amounts, mask, served,
+      report,
+      sections,
+      state,
+      change,
+      group,
+      sums,
+      noSums,
+      edges,
+      amounts,
+      mask,
+      served,
       from: sums === null ? state.from : sums.edges[edges[0]],
       until: sums === null ? state.until : sums.edges[edges[1]],
       window: isWindow(state),
@@ -78,9 +90,19 @@ export function ReportPage({ report, load = embeddedSection, served }: ReportPag
 
 const LATER_MS = 250;
 const PARTS: readonly (readonly [id: string, title: string])[] = [
-  ["overview", "Overview"], ["timeline", "Timeline"], ["flame", "Flame graph"], ["map", "Address map"], ["origin", "Origin"],
-  ["allocations", "Allocations"], ["cores", "Cores"], ["failures", "Failures"], ["leaks", "Leaks"], ["sizing", "Sizing"],
-  ["statistics", "Statistics"], ["phases", "Phases"], ["losses", "Losses"],
+  ["overview", "Overview"],
+  ["timeline", "Timeline"],
+  ["flame", "Flame graph"],
+  ["map", "Address map"],
+  ["origin", "Origin"],
+  ["allocations", "Allocations"],
+  ["cores", "Cores"],
+  ["failures", "Failures"],
+  ["leaks", "Leaks"],
+  ["sizing", "Sizing"],
+  ["statistics", "Statistics"],
+  ["phases", "Phases"],
+  ["losses", "Losses"],
 ];
 
 function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHelp: (help: boolean) => void }) {
@@ -96,18 +118,29 @@ function ReportBody({ view, help, setHelp }: { view: View; help: boolean; setHel
           {report.confidential && <span class="tag">confidential</span>}
           <nav aria-label="Parts of the report">
             {PARTS.filter(([id]) => id !== "sizing" || hasSizing(report)).map(([id, title]) => (
-              <button type="button" key={id} onClick={() => go(id)}>{title}</button>
+              <button type="button" key={id} onClick={() => go(id)}>
+                {title}
+              </button>
             ))}
           </nav>
-          <button type="button" class="icon" aria-label="Light or dark" title="Light or dark (d)" onClick={toggleTheme}>◐</button>
-          <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={() => setHelp(!help)}>?</button>
+          <button type="button" class="icon" aria-label="Light or dark" title="Light or dark (d)" onClick={toggleTheme}>
+            ◐
+          </button>
+          <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={() => setHelp(!help)}>
+            ?
+          </button>
         </div>
         <ChoiceBar view={view} />
       </header>
       <main>
         <Overview view={view} />
-        <Part view={view} id="timeline" title="Timeline" of={Timeline}
-          hint="Click for a moment, drag for a window, Ctrl and wheel or Shift and drag to zoom, double click for all." />
+        <Part
+          view={view}
+          id="timeline"
+          title="Timeline"
+          of={Timeline}
+          hint="Click for a moment, drag for a window, Ctrl and wheel or Shift and drag to zoom, double click for all."
+        />
         <Part view={view} id="flame" title="Flame graph" of={FlameSection} />
         <Part view={view} id="map" title="Address map" of={MapSection} />
         <Part view={view} id="origin" title="Origin of memory" of={OriginTable} />
@@ -147,11 +180,14 @@ function Part({ view, id, title, hint, of: Content }: PartProps) {
   const [later, setLater] = useState(view);
   useEffect(() => {
     if (place.current === null) return;
-    const observer = new IntersectionObserver((entries) => {
-      const inside = entries[entries.length - 1].isIntersecting;
-      setNear(inside);
-      if (inside) setMade(true);
-    }, { rootMargin: "150px" });
+    const observer = new IntersectionObserver(
+      (entries) => {
+        const inside = entries[entries.length - 1].isIntersecting;
+        setNear(inside);
+        if (inside) setMade(true);
+      },
+      { rootMargin: "150px" },
+    );
     observer.observe(place.current);
     const all = () => setMade(true);
     addEventListener("beforeprint", all);
@@ -188,9 +224,13 @@ function Empty({ report }: { report: Report }) {
         <div class={`verdict ${report.verdict.status}`}>
           <div>
             <p class="first">{report.title}</p>
-            {report.verdict.lines.map((line) => <p key={line}>{line}</p>)}
+            {report.verdict.lines.map((line) => (
+              <p key={line}>{line}</p>
+            ))}
             <p>No chip was used in this recording.</p>
-            {report.notes.concat(report.losses.problems).map((line) => <p key={line}>{line}</p>)}
+            {report.notes.concat(report.losses.problems).map((line) => (
+              <p key={line}>{line}</p>
+            ))}
           </div>
         </div>
       </section>
@@ -207,15 +247,22 @@ function KeyHelp({ close }: { close: () => void }) {
       <dl>
         {KEYS.map(([keys, what]) => (
           <div key={keys}>
-            <dt>{keys.split(" ").map((key) => <kbd key={key}>{key}</kbd>)}</dt>
+            <dt>
+              {keys.split(" ").map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
             <dd>{what}</dd>
           </div>
         ))}
       </dl>
       <p class="note">
-        Tables: arrows move from row to row, Enter chooses a row. Flame graph and maps have keys of their own when they have the focus.
+        Tables: arrows move from row to row, Enter chooses a row. Flame graph and maps have keys of their own when they
+        have the focus.
       </p>
-      <button type="button" onClick={close}>Close</button>
+      <button type="button" onClick={close}>
+        Close
+      </button>
     </dialog>
   );
 }
@@ -247,11 +294,17 @@ function useKeys(view: View, help: boolean, setHelp: (help: boolean) => void): v
 }
 
 /** Keeps the state in the address, a little later, because browsers limit how often it may change. */
-function useHash(state: ReportState, initial: ReportState, report: Report, setState: (state: ReportState) => void): void {
+function useHash(
+  state: ReportState,
+  initial: ReportState,
+  report: Report,
+  setState: (state: ReportState) => void,
+): void {
   useEffect(() => {
     const timer = setTimeout(() => {
       const hash = toHash(state, initial);
-      if (hash !== location.hash.replace(/^#/, "")) setAddress(hash === "" ? location.pathname + location.search : `#${hash}`);
+      if (hash !== location.hash.replace(/^#/, ""))
+        setAddress(hash === "" ? location.pathname + location.search : `#${hash}`);
     }, 150);
     return () => clearTimeout(timer);
   }, [state]);

@@ -26,18 +26,33 @@ export function siteText(report: Report, site: ReportSite, by: By): string {
   return number < 0 ? "not known" : report.strings[number];
 }
 
-/** A row for each value of the property, for the call sites that are set in the mask. Rows without anything are left out. */
+/** A row for each value of the property, of the call sites in the mask. Rows without anything are left out. */
 export function rollUpBy(report: Report, by: By, amounts: SiteAmounts, mask: Uint8Array): SumRow[] {
   const rows = new Map<string, SumRow>();
   report.sites.forEach((site, i) => {
-    if (!mask[i] || (amounts.bytes[i] === 0 && amounts.made[i] === 0 && amounts.ended[i] === 0 && amounts.before[i] === 0)) {
+    if (
+      !mask[i] ||
+      (amounts.bytes[i] === 0 && amounts.made[i] === 0 && amounts.ended[i] === 0 && amounts.before[i] === 0)
+    ) {
       return;
     }
     const key = siteText(report, site, by);
     let row = rows.get(key);
     if (row === undefined) {
       const known = by === "kind" || (site.other === 0 && site[by] >= 0);
-      row = { key, known, bytes: 0, count: 0, change: 0, allocated: 0, freed: 0, made: 0, ended: 0, sites: 0, kinds: new Set() };
+      row = {
+        key,
+        known,
+        bytes: 0,
+        count: 0,
+        change: 0,
+        allocated: 0,
+        freed: 0,
+        made: 0,
+        ended: 0,
+        sites: 0,
+        kinds: new Set(),
+      };
       rows.set(key, row);
     }
     row.bytes += amounts.bytes[i];

@@ -33,27 +33,65 @@ export function Losses({ view }: { view: View }) {
   const { losses, notes } = view.report;
   const columns: TableColumn<ReportGap>[] = [
     { key: "pid", label: "Process", right: true, value: (row) => row.pid },
-    { key: "from", label: "From", right: true, value: (row) => row.from_ns / 1e9, render: (row) => moment(row.from_ns, 1e5) },
-    { key: "took", label: "Length", right: true, value: (row) => (row.until_ns - row.from_ns) / 1e9, render: (row) => duration(row.until_ns - row.from_ns) },
-    { key: "records", label: "Records lost", right: true, value: (row) => row.records, render: (row) => grouped(row.records) },
+    {
+      key: "from",
+      label: "From",
+      right: true,
+      value: (row) => row.from_ns / 1e9,
+      render: (row) => moment(row.from_ns, 1e5),
+    },
+    {
+      key: "took",
+      label: "Length",
+      right: true,
+      value: (row) => (row.until_ns - row.from_ns) / 1e9,
+      render: (row) => duration(row.until_ns - row.from_ns),
+    },
+    {
+      key: "records",
+      label: "Records lost",
+      right: true,
+      value: (row) => row.records,
+      render: (row) => grouped(row.records),
+    },
   ];
   const nothing = losses.lost === 0 && losses.gaps.length + losses.uncertain.length + losses.problems.length === 0;
   return (
     <>
       {nothing && <p class="good">No records were lost{losses.finished ? ", and the recording was finished." : "."}</p>}
-      {!losses.finished && <p class="warn">The recording was not finished. What happened after its last record is not known.</p>}
+      {!losses.finished && (
+        <p class="warn">The recording was not finished. What happened after its last record is not known.</p>
+      )}
       {losses.gaps.length > 0 && (
         <Table
-          label="Gaps" rows={losses.gaps} columns={columns} id={(row) => `${row.pid} ${row.from_ns}`} sort="from" first={6}
-          onChoose={(row) => view.change({ from: row.from_ns, until: row.until_ns })} chooseTitle="Choose this gap as the window"
+          label="Gaps"
+          rows={losses.gaps}
+          columns={columns}
+          id={(row) => `${row.pid} ${row.from_ns}`}
+          sort="from"
+          first={6}
+          onChoose={(row) => view.change({ from: row.from_ns, until: row.until_ns })}
+          chooseTitle="Choose this gap as the window"
         />
       )}
       {losses.uncertain.length > 0 && <h3>Why numbers may be wrong</h3>}
-      <ul>{losses.uncertain.map((text) => <li key={text}>{text}</li>)}</ul>
+      <ul>
+        {losses.uncertain.map((text) => (
+          <li key={text}>{text}</li>
+        ))}
+      </ul>
       {losses.problems.length > 0 && <h3>Problems in the file</h3>}
-      <ul>{losses.problems.map((text) => <li key={text}>{text}</li>)}</ul>
+      <ul>
+        {losses.problems.map((text) => (
+          <li key={text}>{text}</li>
+        ))}
+      </ul>
       {notes.length > 0 && <h3>Where this page shows less than the recording has</h3>}
-      <ul>{notes.map((text) => <li key={text}>{text}</li>)}</ul>
+      <ul>
+        {notes.map((text) => (
+          <li key={text}>{text}</li>
+        ))}
+      </ul>
     </>
   );
 }

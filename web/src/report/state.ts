@@ -30,8 +30,16 @@ export function initialState(report: Report): ReportState {
   const pool = mainPool(report.groups[group]);
   const moment = failure?.time_ns ?? pool?.peak_ns ?? report.length_ns;
   return {
-    group, from: moment, until: moment, view: null, pool: pool?.pool ?? "dram", by: "line", search: "", only: null,
-    failure: 0, picked: null,
+    group,
+    from: moment,
+    until: moment,
+    view: null,
+    pool: pool?.pool ?? "dram",
+    by: "line",
+    search: "",
+    only: null,
+    failure: 0,
+    picked: null,
   };
 }
 

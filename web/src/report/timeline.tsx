@@ -39,7 +39,9 @@ export function Timeline({ view }: { view: View }) {
   view.served?.addRange(group, from, until);
   const level = levelFor(group, from, until);
   const section = level?.section ?? group.timeline;
-  const { value: columns, error } = useAsync(section, () => sections.columns(section).then((data) => ({ section, data })));
+  const { value: columns, error } = useAsync(section, () =>
+    sections.columns(section).then((data) => ({ section, data })),
+  );
   const [hover, setHover] = useState<{ x: number; y: number; time: number } | null>(null);
   const [drag, setDrag] = useState<Drag | null>(null);
 
@@ -97,12 +99,24 @@ export function Timeline({ view }: { view: View }) {
     // The page scrolls with the wheel. Ctrl (or a pinch) zooms, Shift and sideways movements move the view.
     const wheel = (event: WheelEvent) => {
       const shown = latest.current;
-      const sideways = event.shiftKey ? event.deltaY || event.deltaX : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
+      const sideways = event.shiftKey
+        ? event.deltaY || event.deltaX
+        : Math.abs(event.deltaX) > Math.abs(event.deltaY)
+          ? event.deltaX
+          : 0;
       const focused = target.contains(document.activeElement);
       if (event.ctrlKey || event.metaKey || (focused && sideways === 0)) {
         event.preventDefault();
         const at = shown.timeAt(pointer(event).x);
-        change({ view: zoomed(shown.from, shown.until, at, Math.exp(Math.max(-1, Math.min(1, event.deltaY / 240))), report.length_ns) });
+        change({
+          view: zoomed(
+            shown.from,
+            shown.until,
+            at,
+            Math.exp(Math.max(-1, Math.min(1, event.deltaY / 240))),
+            report.length_ns,
+          ),
+        });
       } else if (sideways !== 0) {
         event.preventDefault();
         const by = (sideways / 1000) * (shown.until - shown.from);
@@ -119,10 +133,19 @@ export function Timeline({ view }: { view: View }) {
   return (
     <div class="timeline" ref={place}>
       <TimelineLanes
-        report={report} group={state.group} from={from} until={until} width={width} ratio={ratio}
+        report={report}
+        group={state.group}
+        from={from}
+        until={until}
+        width={width}
+        ratio={ratio}
         onPhase={(phase) => change({ from: phase.from_ns, until: phase.until_ns ?? report.length_ns })}
         onMark={(mark) =>
-          change({ from: mark.time_ns, until: mark.time_ns, ...(mark.explained === null ? {} : { failure: mark.explained }) })
+          change({
+            from: mark.time_ns,
+            until: mark.time_ns,
+            ...(mark.explained === null ? {} : { failure: mark.explained }),
+          })
         }
       />
       <div
@@ -152,13 +175,22 @@ export function Timeline({ view }: { view: View }) {
                 <div style={{ height: `${HEIGHTS[panel.name] ?? SMALL}px` }} />
               ) : (
                 <Chart
-                  data={charts[i]} from={from} until={until} width={width} height={HEIGHTS[panel.name] ?? SMALL}
-                  unit={panel.unit} capacity={panel.name.startsWith("largest_free") ? null : panel.capacity} dots={dots[i]} gaps={gaps}
+                  data={charts[i]}
+                  from={from}
+                  until={until}
+                  width={width}
+                  height={HEIGHTS[panel.name] ?? SMALL}
+                  unit={panel.unit}
+                  capacity={panel.name.startsWith("largest_free") ? null : panel.capacity}
+                  dots={dots[i]}
+                  gaps={gaps}
                 />
               )}
             </div>
           ))}
-        {visible && view.window && <div class="chosen-window" style={{ left: `${left}px`, width: `${Math.max(1, right - left)}px` }} />}
+        {visible && view.window && (
+          <div class="chosen-window" style={{ left: `${left}px`, width: `${Math.max(1, right - left)}px` }} />
+        )}
         {visible && !view.window && <div class="chosen-moment" style={{ left: `${placeOf(view.until)}px` }} />}
         {drag?.zoom && (
           <div
@@ -172,7 +204,12 @@ export function Timeline({ view }: { view: View }) {
         {hover !== null && hover.x >= AXIS_WIDTH && charts !== null && (
           <>
             <div class="cursor-line" style={{ left: `${hover.x}px` }} />
-            <ToolTip x={hover.x} y={hover.y} title={moment(hover.time, (until - from) / plot)} rows={hoverRows(panels, charts, hover.time)} />
+            <ToolTip
+              x={hover.x}
+              y={hover.y}
+              title={moment(hover.time, (until - from) / plot)}
+              rows={hoverRows(panels, charts, hover.time)}
+            />
           </>
         )}
       </div>
@@ -204,7 +241,8 @@ function hoverRows(panels: Panel[], charts: ReturnType<typeof chartData>[], time
     panel.series.forEach((series, i) => {
       const line = charts[p].lines[i];
       if (bucket < 0 || line.high.length === 0) return;
-      const text = (value: number) => (value < 0 ? "not known" : panel.unit === "bytes" ? exact(value) : valueText(value, panel.unit));
+      const text = (value: number) =>
+        value < 0 ? "not known" : panel.unit === "bytes" ? exact(value) : valueText(value, panel.unit);
       const [low, high] = [line.low[bucket], line.high[bucket]];
       rows.push([series.label, low === high ? text(low) : `${text(low)} to ${text(high)}`]);
     });

@@ -53,8 +53,14 @@ export function chartData(panel: Panel, columns: Columns, begin: number, end: nu
 }
 
 const SERIES_KINDS: Record<string, string> = {
-  dram: "dram", l1_buffers: "l1", circular_buffers: "cb", programs: "cb", kernels: "kernel", host_resident: "host",
-  largest_free_dram: "dram", largest_free_l1: "l1",
+  dram: "dram",
+  l1_buffers: "l1",
+  circular_buffers: "cb",
+  programs: "cb",
+  kernels: "kernel",
+  host_resident: "host",
+  largest_free_dram: "dram",
+  largest_free_l1: "l1",
 };
 
 /** The colour of the kind that a series is named after; others get calm colours. */

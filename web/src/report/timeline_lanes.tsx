@@ -35,7 +35,11 @@ export interface LanesProps {
 }
 
 const MARK_WORDS: Record<ReportMark["type"], string> = {
-  failure: "failed allocation", compile: "program compiled", mark: "mark", peak: "peak", close: "device closed",
+  failure: "failed allocation",
+  compile: "program compiled",
+  mark: "mark",
+  peak: "peak",
+  close: "device closed",
 };
 
 export function TimelineLanes({ report, group, from, until, width, ratio, onPhase, onMark }: LanesProps) {
@@ -52,7 +56,10 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
     () => report.marks.filter((mark) => mark.type !== "peak" && (mark.group === group || mark.group < 0)),
     [report, group],
   );
-  const lanes = Math.min(MOST_LANES, phases.reduce((most, phase) => Math.max(most, phase.depth + 1), 0));
+  const lanes = Math.min(
+    MOST_LANES,
+    phases.reduce((most, phase) => Math.max(most, phase.depth + 1), 0),
+  );
   const height = RULER + lanes * LANE + (marks.length > 0 ? MARKS : 0) + 2;
   const hits = useRef<Hit[]>([]);
   const plot = width - AXIS_WIDTH - RIGHT_MARGIN;
@@ -89,7 +96,13 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
         if (phase.depth >= MOST_LANES || end < from || begin > until) continue;
         const left = Math.max(AXIS_WIDTH - 2, place(begin));
         const right = Math.min(width, place(end));
-        const hit = { x: left, y: RULER + phase.depth * LANE + 1, width: Math.max(1, right - left - 1), height: LANE - 3, phase };
+        const hit = {
+          x: left,
+          y: RULER + phase.depth * LANE + 1,
+          width: Math.max(1, right - left - 1),
+          height: LANE - 3,
+          phase,
+        };
         const fill = names.of(baseName(phase), colours.theme);
         context.fillStyle = css(fill);
         context.fillRect(hit.x, hit.y, hit.width, hit.height);
@@ -134,7 +147,9 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
   const at = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const hit = hits.current.findLast((one) => x >= one.x && x <= one.x + one.width && y >= one.y && y <= one.y + one.height);
+    const hit = hits.current.findLast(
+      (one) => x >= one.x && x <= one.x + one.width && y >= one.y && y <= one.y + one.height,
+    );
     return hit === undefined ? null : { hit, x, y };
   };
   return (
@@ -157,7 +172,9 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
       )}
       {hover?.hit.mark !== undefined && (
         <ToolTip
-          x={hover.x} y={hover.y} title={MARK_WORDS[hover.hit.mark.type]}
+          x={hover.x}
+          y={hover.y}
+          title={MARK_WORDS[hover.hit.mark.type]}
           rows={[
             ["at", moment(hover.hit.mark.time_ns, 1e3)],
             ["what", hover.hit.mark.text],

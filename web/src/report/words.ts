@@ -2,11 +2,17 @@
 /** Names of pools and panels, as docs/glossary.md has them. */
 
 const POOLS: Record<string, string> = {
-  dram: "DRAM", l1_buffers: "L1 buffers", programs: "Cached programs", host: "Host memory",
+  dram: "DRAM",
+  l1_buffers: "L1 buffers",
+  programs: "Cached programs",
+  host: "Host memory",
   system: "The runtime's own",
 };
 const PANELS: Record<string, string> = {
-  dram: "DRAM per chip", l1: "L1 per chip", programs: "Cached programs per chip", events: "Events per second",
+  dram: "DRAM per chip",
+  l1: "L1 per chip",
+  programs: "Cached programs per chip",
+  events: "Events per second",
   host: "Host memory",
 };
 
