@@ -63,7 +63,7 @@ class Samples:
         files = str(self.recording(old)), str(self.recording(new))
         return self._once(self.folder / f"{old}-{new}.html", lambda page: quiet("diff", *files, "--html", str(page)))
 
-    def _once(self, path: Path, make: Callable[[Path], None]) -> Path:
+    def _once(self, path: Path, make: Callable[[Path], object]) -> Path:
         with open(self.folder / f"{path.name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
