@@ -45,8 +45,8 @@ class ReplaySink(Sink):
     def stop_at(self, reached: Reached | None) -> None:
         self._reached = reached
 
-    def plain(self, source: Source, *, ring: bool = False) -> bool:
-        return self._reached is None and self.observer is None
+    def observed(self, *, ring: bool = False) -> bool:
+        return self._reached is not None or self.observer is not None
 
     def apply(self, time: float, source: Source | None, event: Event) -> Allocation | None:
         allocation = self.ledger.apply(time, source, event)
