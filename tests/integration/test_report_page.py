@@ -308,6 +308,15 @@ def test_markup_is_text(tab: Tab, samples: Samples) -> None:
     )
 
 
+def test_the_map_has_the_free_blocks_of_the_explanation(tab: Tab, samples: Samples) -> None:
+    """Also: what programs take in turn does not make the allocator's free blocks smaller."""
+    report = opened(tab, samples.report("failure"))
+    failure = report["explained"][-1]["verdict"]["failure"]
+    words = tab.page.locator("#map").inner_text()
+    assert f"free {human(failure['free'])} in " in words
+    assert f" largest {human(failure['largest'])}" in words
+
+
 def test_a_failed_allocation_is_explained(tab: Tab, samples: Samples) -> None:
     """The page opens at the failure, and has the explanation of `ttmem explain`."""
     report = opened(tab, samples.report("failure"))

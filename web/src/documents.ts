@@ -2235,6 +2235,8 @@ export interface ReportMap {
   base: number;
   size: number;
   banks: number;
+  main_base: number;
+  main_size: number;
   total: number;
   rectangles: string;
   coverage: string | null;

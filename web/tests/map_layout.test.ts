@@ -14,7 +14,7 @@ import {
   zoomView,
 } from "../src/parts/map_layout";
 
-const MAP = { base: 0x1000, size: 0x1000, columns: 4, rows: 2 };
+const MAP = { base: 0x1000, size: 0x1000, main_base: 0x1000, main_size: 0x1000, columns: 4, rows: 2 };
 const LENGTH_NS = 1_000_000;
 const RECTS = mapRectangles(
   {
@@ -59,14 +59,14 @@ describe("rectangles", () => {
 });
 
 describe("a bank at a moment", () => {
-  it("is free between programs and buffers, and between buffers", () => {
+  it("is free below and between buffers, also where programs are", () => {
     const bank = bankAt(MAP, RECTS, REACH, null, 300_000, LENGTH_NS);
     expect(bank.free).toEqual([
-      { low: 0x1700, high: 0x1800 },
+      { low: 0x1000, high: 0x1800 },
       { low: 0x1900, high: 0x1c00 },
       { low: 0x1e00, high: 0x1f00 },
     ]);
-    expect(bank.largest).toEqual({ low: 0x1900, high: 0x1c00 });
+    expect(bank.largest).toEqual({ low: 0x1000, high: 0x1800 });
     expect([bank.used, bank.lowest, bank.reach]).toEqual([0x400, 0x1800, 1]);
   });
 
@@ -83,7 +83,7 @@ describe("a bank at a moment", () => {
     expect(bankAt(MAP, RECTS, both, null, 300_000, LENGTH_NS).reach).toBe(1);
   });
 
-  it("has no free block where a program reaches into a buffer", () => {
+  it("counts all of a buffer into which a program reaches", () => {
     const clash = mapReach(
       {
         begin: Float64Array.of(0),
@@ -93,7 +93,9 @@ describe("a bank at a moment", () => {
       },
       LENGTH_NS,
     );
-    expect(bankAt(MAP, RECTS, clash, null, 300_000, LENGTH_NS).free[0]).toEqual({ low: 0x1900, high: 0x1c00 });
+    const bank = bankAt(MAP, RECTS, clash, null, 300_000, LENGTH_NS);
+    expect(bank.free[0]).toEqual({ low: 0x1000, high: 0x1800 });
+    expect(bank.used).toBe(0x400);
   });
 
   it("has no empty blocks between neighbours, and counts overlapping buffers once", () => {
@@ -111,6 +113,12 @@ describe("a bank at a moment", () => {
     const bank = bankAt(MAP, rects, null, null, 5, LENGTH_NS);
     expect(bank.free).toEqual([{ low: 0x1500, high: 0x2000 }]);
     expect(bank.used).toBe(0x500);
+  });
+
+  it("does not count the region of L1_SMALL or of traces", () => {
+    const bank = bankAt({ ...MAP, main_size: 0xd00 }, RECTS, null, null, 300_000, LENGTH_NS);
+    expect(bank.free).toEqual([{ low: 0x1000, high: 0x1800 }, { low: 0x1900, high: 0x1c00 }]);
+    expect(bank.used).toBe(0x300); // the buffers below 0x1d00
   });
 
   it("without anything is one block", () => {

@@ -14,7 +14,7 @@ import {
 } from "../src/parts/map_words";
 
 const LENGTH_NS = 2e9;
-const MAP = { base: 0, size: 0x1000, columns: 1, rows: 1, banks: 12, pool: "dram" };
+const MAP = { base: 0, size: 0x1000, main_base: 0, main_size: 0x1000, columns: 1, rows: 1, banks: 12, pool: "dram" };
 
 function site(part: Partial<ReportSite>): ReportSite {
   return { kind: 0, op: -1, shape: -1, line: -1, stack: -1, part: -1, other: 0, ...part };
@@ -112,9 +112,9 @@ describe("a place without a rectangle", () => {
     const words = placeWords(bank, reach, NAMES, { ns: 1.2e9, address: 0x300 });
     expect(words?.title).toBe("free");
     expect(Object.fromEntries(words?.rows ?? [])).toMatchObject({
-      "free block": "0x200 to 0x400",
-      size: "512 B in each bank",
-      "headroom of": "ttnn.mul",
+      "free block": "0x0 to 0x400",
+      size: "1 KiB in each bank",
+      headroom: "512 B above the program of ttnn.mul",
     });
   });
 
@@ -124,7 +124,8 @@ describe("a place without a rectangle", () => {
 
   it("is described with limits where allocations without a rectangle are", () => {
     const rough = bankAt(MAP, RECTS, null, Uint8Array.of(7), 1.2e9, LENGTH_NS);
-    expect(bankWords(rough, 1.2e9)).toBe(
+    expect(bankWords(bank, reach, 1.2e9)).toContain("; headroom above the programs 512 B");
+    expect(bankWords(rough, null, 1.2e9)).toBe(
       "At 1.200 s in each bank: buffers at least 1.1 KiB, free at most 2.9 KiB in 4 blocks, largest at most 1.0 KiB",
     );
   });

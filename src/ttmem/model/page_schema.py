@@ -206,6 +206,8 @@ class ReportMap(TypedDict):
     base: int
     size: int
     banks: int
+    main_base: int  # addresses of buffers in L1 or DRAM; those outside are of L1_SMALL or traces
+    main_size: int
     total: int  # allocations that there were
     rectangles: str
     coverage: str | None

@@ -19,7 +19,7 @@ from ttmem.pages.address_rectangles import (
 )
 from ttmem.pages.chip_groups import ChipGroup
 from ttmem.pages.sections import Column, Sections
-from ttmem.recording.allocation_table import NEVER, AllocationTable
+from ttmem.recording.allocation_table import NEVER, AllocationTable, BankRegion
 from ttmem.recording.record_arrays import Array
 
 if TYPE_CHECKING:
@@ -32,11 +32,13 @@ _LABELS = {
 
 
 class BankRange(NamedTuple):
-    """The addresses of a bank that a map shows."""
+    """The addresses of a bank that a map shows, and those of buffers of the first kind: not of L1_SMALL, not of traces."""
 
     base: int
     size: int
     banks: int
+    main_base: int
+    main_size: int
 
 
 class MadeMaps(NamedTuple):
@@ -83,7 +85,7 @@ def bank_maps(
             reached = sections.add_columns(f"{name}/reach", reach)
         made.maps.append({
             "pool": pool.label, "label": label, "base": bank.base, "size": bank.size, "banks": bank.banks,
-            "total": len(rows), "rectangles": rectangles, "coverage": raster, "columns": RASTER_COLUMNS,
+            "main_base": bank.main_base, "main_size": bank.main_size, "total": len(rows), "rectangles": rectangles, "coverage": raster, "columns": RASTER_COLUMNS,
             "rows": RASTER_ROWS, "reach": reached,
         })  # fmt: skip
     return made
@@ -96,20 +98,26 @@ def group_words(group: ChipGroup) -> str:
 def _range(table: AllocationTable, rows: Array, pool: BreakdownPool, geometry: Geometry | None) -> BankRange | None:
     """The addresses that the allocators of these buffers give out; without one, those of the geometry."""
     numbers = np.unique(table.allocator[rows])
-    regions = [
-        region
-        for number in numbers[numbers >= 0].tolist()
-        for kind, region in table.allocators[number].regions.items()
-        if kind in BREAKDOWN_POOLS[pool]
-    ]
+    allocators = [table.allocators[number].regions for number in numbers[numbers >= 0].tolist()]
+    kinds = BREAKDOWN_POOLS[pool]
+    regions = [region for one in allocators for kind, region in one.items() if kind in kinds]
     if regions:
-        base = min(one.base for one in regions)
-        return BankRange(base, max(one.base + one.size for one in regions) - base, max(one.banks for one in regions))
+        base, size = _around(regions)
+        main = [one[kinds[0]] for one in allocators if kinds[0] in one]
+        return BankRange(base, size, max(one.banks for one in regions), *(_around(main) if main else (base, size)))
     if geometry is None:
         return None
     if pool is BreakdownPool.DRAM:
-        return BankRange(0, geometry.dram_bank_size, geometry.dram_banks)
-    return BankRange(geometry.l1_base, geometry.l1_size - geometry.l1_base, geometry.cores)
+        base, size, banks = 0, geometry.dram_bank_size, geometry.dram_banks
+    else:
+        base, size, banks = geometry.l1_base, geometry.l1_size - geometry.l1_base, geometry.cores
+    return BankRange(base, size, banks, base, size)
+
+
+def _around(regions: list[BankRegion]) -> tuple[int, int]:
+    """The lowest address of some regions, and the bytes from there to their end."""
+    base = min(one.base for one in regions)
+    return base, max(one.base + one.size for one in regions) - base
 
 
 def _sizes(table: AllocationTable, rows: Array, bank: BankRange) -> tuple[Array, Array]:

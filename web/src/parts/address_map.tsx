@@ -223,7 +223,7 @@ export function AddressMap(props: AddressMapProps) {
         {tip && pointer && <ToolTip x={pointer.x} y={pointer.y} title={tip.title} rows={tip.rows} />}
       </div>
       <div class="map-foot">
-        <span>{bank && momentNs !== null && bankWords(bank, momentNs)}</span>
+        <span>{bank && momentNs !== null && bankWords(bank, reach, momentNs)}</span>
         <span class="map-help" title={KEYS}>
           One of {map.banks} banks, {short(map.size)} each; a line every{" "}
           {short(addressTicks(view.low, view.high, plot.height / 34).step)}.{" "}

@@ -174,24 +174,28 @@ export function reachAt(reach: MapReach | null, ns: number): number | null {
   return found;
 }
 
-/** What is used and free in the bank at a moment. Programs take the bank from below, where `reach` has them. */
+/**
+ * What is used and free in the bank at a moment, as the allocator counts it: it gives out addresses that programs use,
+ * too. `reach` says up to where the program goes that reaches highest. L1_SMALL and the region of traces do not count.
+ */
 export function bankAt(
-  map: Pick<ReportMap, "base" | "size" | "columns" | "rows">,
+  map: Pick<ReportMap, "main_base" | "main_size" | "columns" | "rows">,
   rects: MapRectangles,
   reach: MapReach | null,
   coverage: Uint8Array | null,
   ns: number,
   lengthNs: number,
 ): BankAtMoment {
-  const top = map.base + map.size;
+  const top = map.main_base + map.main_size;
   const program = reachAt(reach, ns);
-  let at = program === null || !reach ? map.base : Math.max(map.base, reach.top[program]);
+  let at = map.main_base;
   let used = 0;
   let lowest: number | null = null;
   const free: FreeBlock[] = [];
   for (const i of liveAt(rects, ns)) {
     const low = rects.address[i];
     const high = low + rects.size[i];
+    if (low >= top || high <= map.main_base) continue; // L1_SMALL, or a trace
     lowest ??= low;
     if (low > at) free.push({ low: at, high: low });
     used += Math.max(0, high - Math.max(at, low));

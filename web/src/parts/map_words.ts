@@ -141,8 +141,8 @@ export function placeWords(
     ["free block", `${address(block.low)} to ${address(block.high)}`],
     ["size", `${bank.complete ? "" : "at most "}${exact(block.high - block.low)} in each bank`],
   ];
-  if (reach && program !== null && top !== null && block.low === top && bank.lowest !== null) {
-    rows.push(["headroom of", opOf(names, reach.site[program])]);
+  if (reach && program !== null && top !== null && block.high === bank.lowest) {
+    rows.push(["headroom", `${exact(block.high - top)} above the program of ${opOf(names, reach.site[program])}`]);
   }
   return { title: "free", rows };
 }
@@ -151,12 +151,14 @@ export function headroomWords(bytes: number): string {
   return bytes < 0 ? `clash by ${human(-bytes)}` : human(bytes);
 }
 
-/** One sentence about the bank at a moment. */
-export function bankWords(bank: BankAtMoment, ns: number): string {
+/** One sentence about the bank at a moment: as the allocator counts it, and the headroom above programs. */
+export function bankWords(bank: BankAtMoment, reach: MapReach | null, ns: number): string {
   const free = bank.free.reduce((sum, block) => sum + block.high - block.low, 0);
   const limit = bank.complete ? "" : "at most ";
   const largest = bank.largest ? `, largest ${limit}${human(bank.largest.high - bank.largest.low)}` : "";
   const blocks = bank.free.length > 0 ? ` in ${plural(bank.free.length, "block")}${largest}` : "";
   const used = `${bank.complete ? "" : "at least "}${human(bank.used)}`;
-  return `At ${moment(ns)} in each bank: buffers ${used}, free ${limit}${human(free)}${blocks}`;
+  const program = reach && bank.reach !== null && bank.lowest !== null ? bank.lowest - reach.top[bank.reach] : null;
+  const headroom = program === null ? "" : `; headroom above the programs ${limit}${headroomWords(program)}`;
+  return `At ${moment(ns)} in each bank: buffers ${used}, free ${limit}${human(free)}${blocks}${headroom}`;
 }
