@@ -32,7 +32,7 @@ _LABELS = {
 
 
 class BankRange(NamedTuple):
-    """The addresses of a bank that a map shows, and those of buffers of the first kind: not of L1_SMALL, not of traces."""
+    """The addresses of a bank that a map shows; ``main`` is without L1_SMALL and without the region of traces."""
 
     base: int
     size: int
@@ -85,7 +85,8 @@ def bank_maps(
             reached = sections.add_columns(f"{name}/reach", reach)
         made.maps.append({
             "pool": pool.label, "label": label, "base": bank.base, "size": bank.size, "banks": bank.banks,
-            "main_base": bank.main_base, "main_size": bank.main_size, "total": len(rows), "rectangles": rectangles, "coverage": raster, "columns": RASTER_COLUMNS,
+            "main_base": bank.main_base, "main_size": bank.main_size, "total": len(rows),
+            "rectangles": rectangles, "coverage": raster, "columns": RASTER_COLUMNS,
             "rows": RASTER_ROWS, "reach": reached,
         })  # fmt: skip
     return made
