@@ -38,7 +38,7 @@ class Samples:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._recordings: dict[str, Callable[[Path], None]] = {
+        self._recordings: dict[str, Callable[[Path], object]] = {
             "decoder": lambda path: self._decoder(path, "n150", "--leak", "--layers", "2"),
             "changed": lambda path: self._decoder(path, "n150", "--layers", "3", "--steps", "14"),
             "failure": lambda path: self._decoder(path, "n150", "--steps", "2", "--fill"),
@@ -63,7 +63,7 @@ class Samples:
         files = str(self.recording(old)), str(self.recording(new))
         return self._once(self.folder / f"{old}-{new}.html", lambda page: quiet("diff", *files, "--html", str(page)))
 
-    def _once(self, path: Path, make: Callable[[Path], None]) -> Path:
+    def _once(self, path: Path, make: Callable[[Path], object]) -> Path:
         with open(self.folder / f"{path.name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():

@@ -66,7 +66,7 @@ def test_what_only_one_run_has_hangs_below_the_same_callers(tmp_path: Path) -> N
 def test_the_page_has_the_sections_of_both_and_nothing_else(tmp_path: Path) -> None:
     page, sections = made(tmp_path, [allocated(1, 0x1000, MIB, 10)], [allocated(1, 0x1000, MIB, 10)])
     assert page["diff"]["same"]
-    expected = {f"{which}/{name}" for which in ("old", "new") for name in page[which]["sections"]}  # type: ignore[literal-required]
+    expected = {f"{which}/{name}" for which in ("old", "new") for name in page[which]["sections"]}
     assert set(sections) == expected
     assert all(group["maps"] == [] for group in page["old"]["groups"])
     assert {name.rsplit("/", 1)[-1] for name in sections} >= {"timeline", "windows"}
