@@ -38,7 +38,7 @@ class Samples:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._recordings: dict[str, Callable[[Path], None]] = {
+        self._recordings: dict[str, Callable[[Path], object]] = {
             "decoder": lambda path: self._decoder(path, "n150", "--leak", "--layers", "2"),
             "changed": lambda path: self._decoder(path, "n150", "--layers", "3", "--steps", "14"),
             "failure": lambda path: self._decoder(path, "n150", "--steps", "2", "--fill"),

@@ -14,14 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 import ttmem
 
-_HIDDEN = 256
 _L1 = ttnn.L1_MEMORY_CONFIG
 
 
 class Layer:
     def __init__(self, model: Model) -> None:
-        self.up = model.weight(_HIDDEN, 4 * _HIDDEN)
-        self.down = model.weight(4 * _HIDDEN, _HIDDEN)
+        self.up = model.weight(model.hidden, 4 * model.hidden)
+        self.down = model.weight(4 * model.hidden, model.hidden)
 
     def forward(self, hidden: Any) -> Any:
         wide = ttnn.matmul(hidden, self.up, memory_config=_L1)
@@ -30,8 +29,8 @@ class Layer:
 
 
 class Model:
-    def __init__(self, device: Any, layers: int) -> None:
-        self.device = device
+    def __init__(self, device: Any, layers: int, hidden: int) -> None:
+        self.device, self.hidden = device, hidden
         self.kept: list[Any] = []
         self.layers = [Layer(self) for _ in range(layers)]
 
@@ -39,7 +38,7 @@ class Model:
         return ttnn.zeros([1, 1, rows, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device)
 
     def forward(self, tokens: int) -> Any:
-        hidden = ttnn.zeros([1, 1, tokens, _HIDDEN], ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device, _L1)
+        hidden = ttnn.zeros([1, 1, tokens, self.hidden], ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device, _L1)
         for layer in self.layers:
             hidden = ttnn.add(hidden, layer.forward(hidden), memory_config=_L1)
         return hidden
@@ -57,6 +56,7 @@ def fill_l1(device: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--leak", action="store_true")
     parser.add_argument("--fill", action="store_true", help="allocate L1 until there is none")
@@ -68,7 +68,7 @@ def main() -> None:
     else:
         device = ttnn.open_device(device_id=0)
     with ttmem.phase("load"):
-        model = Model(device, options.layers)
+        model = Model(device, options.layers, options.hidden)
     with ttmem.phase("prefill"):
         model.forward(128)
     for _ in range(options.steps):
