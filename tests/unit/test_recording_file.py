@@ -198,11 +198,16 @@ def test_the_recording_has_all_types(whole: bytes) -> None:
     assert found == set(BlockType) - {BlockType.FACTS, BlockType.EVENTS, BlockType.SAMPLES, BlockType.INDEX}
 
 
-def test_cut_at_every_byte(whole: bytes) -> None:
-    """What was written before the cut is read, and the cut is reported unless it is between two blocks."""
-    ends = {block.at + block.stored for block in Recording(io.BytesIO(whole)).blocks()} | {FILE_HEADER.size}
+def test_cut_at_every_byte_of_the_structure(whole: bytes) -> None:
+    """What was written before the cut is read, and the cut is reported unless it is between two blocks.
+
+    That is: at every byte of the file header and of each block's header, and at every fifth byte of payloads.
+    """
+    blocks = Recording(io.BytesIO(whole)).blocks()
+    ends = {block.at + block.stored for block in blocks} | {FILE_HEADER.size}
+    headers = {place for block in blocks for place in range(block.at - HEADER_SIZE, block.at + 2)}
     readable = 0
-    for length in sorted({*ends, *range(0, max(ends), 5)}):
+    for length in sorted({*ends, *headers, *range(FILE_HEADER.size), *range(0, max(ends), 5)}):
         try:
             recording = Recording(io.BytesIO(whole[:length]))
         except RecordingError:
