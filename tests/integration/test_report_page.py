@@ -309,6 +309,17 @@ def test_markup_is_text(tab: Tab, samples: Samples) -> None:
     )
 
 
+def test_a_file_name_that_is_no_text(tab: Tab, samples: Samples, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, and markup: the title and the page show them escaped."""
+    recording = tmp_path / "odd\udcff<b>.ttmem"
+    recording.write_bytes(samples.recording("story").read_bytes())
+    page = tmp_path / "page.html"
+    quiet("report", str(recording), "-o", str(page))
+    opened(tab, page)
+    assert "<b>.ttmem" in tab.page.title()
+    assert "<b>.ttmem" in tab.page.locator("h1").inner_text()
+
+
 def test_a_failed_allocation_is_explained(tab: Tab, samples: Samples) -> None:
     """The page opens at the failure, and has the explanation of `ttmem explain`."""
     report = opened(tab, samples.report("failure"))
