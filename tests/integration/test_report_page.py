@@ -35,17 +35,18 @@ def opened(tab: Tab, path: Path, hash: str = "") -> dict[str, Any]:
     return report
 
 
-def settle(tab: Tab) -> None:
-    """Wait until every part shows what was chosen. Parts outside of the screen follow later."""
+def settle(tab: Tab, part: str = "") -> None:
+    """Wait until a part, or every one, shows what was chosen. Parts outside of the screen follow later."""
     tab.wait_for(
-        """() => !document.querySelector(".part.waiting, [aria-busy=true]")
+        """(part) => !document.querySelector(`${part}.part.waiting, ${part}[aria-busy=true]`)
           && ![...document.querySelectorAll(".empty, .snapped")].some((one) =>
-            `${one.title} ${one.textContent}`.includes("Decoding…"))"""
+            `${one.title} ${one.textContent}`.includes("Decoding…"))""",
+        part,
     )
 
 
-def choose(tab: Tab, hash: str) -> None:
-    """Choose by the address of the page."""
+def choose(tab: Tab, hash: str, part: str = "") -> None:
+    """Choose by the address of the page, and wait for a part or for all of them."""
     tab.page.evaluate(
         """async (hash) => {
           location.hash = hash;
@@ -53,12 +54,12 @@ def choose(tab: Tab, hash: str) -> None:
         }""",
         hash,
     )
-    settle(tab)
+    settle(tab, part)
 
 
 def copied(tab: Tab, part: str) -> list[dict[str, str]]:
     """The rows of the first table of a part, as its button copies them: sizes are bytes."""
-    settle(tab)
+    settle(tab, f"#{part}")
     tab.page.locator(f"#{part}").get_by_role("button", name="Copy table").first.click()
     text = tab.page.evaluate("navigator.clipboard.readText()")
     titles, *rows = (line.split("\t") for line in text.split("\n"))
@@ -127,7 +128,6 @@ def rows_of_dump(path: Path, at: str, by: str, *options: str) -> dict[str, dict[
 @pytest.mark.parametrize(
     ("name", "at"),
     [
-        ("decoder", "peak:dram"),
         ("decoder", "peak:l1"),
         ("decoder", "phase:prefill"),
         ("failure", "failure"),
@@ -151,10 +151,11 @@ def test_live_bytes_equal_those_of_dump(name: str, at: str, tabs: Tabs, samples:
     else:
         ended = [phase["until_ns"] for phase in report["phases"] if phase["name"] == at.removeprefix("phase:")]
         time = ended[-1] - 1
+    tab.page.locator("#origin").scroll_into_view_if_needed()
     for by, title in (("line", "Line"), ("op", "Operation")):
         expected = rows_of_dump(samples.recording(name), where, by, "-d", group["shown_chip"])
         for pool in ("dram", "l1_buffers", "programs"):
-            choose(tab, f"group={number}&at={time}&pool={pool}&by={by}")
+            choose(tab, f"group={number}&at={time}&pool={pool}&by={by}", "#origin")
             if pool not in expected:
                 assert tab.page.locator("#origin tbody tr").count() == 0
                 continue
@@ -315,6 +316,17 @@ def test_the_map_has_the_free_blocks_of_the_explanation(tab: Tab, samples: Sampl
     words = tab.page.locator("#map").inner_text()
     assert f"free {human(failure['free'])} in " in words
     assert f" largest {human(failure['largest'])}" in words
+
+
+def test_a_file_name_that_is_no_text(tab: Tab, samples: Samples, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, and markup: the title and the page show them escaped."""
+    recording = tmp_path / "odd\udcff<b>.ttmem"
+    recording.write_bytes(samples.recording("story").read_bytes())
+    page = tmp_path / "page.html"
+    quiet("report", str(recording), "-o", str(page))
+    opened(tab, page)
+    assert "<b>.ttmem" in tab.page.title()
+    assert "<b>.ttmem" in tab.page.locator("h1").inner_text()
 
 
 def test_a_failed_allocation_is_explained(tab: Tab, samples: Samples) -> None:

@@ -12,6 +12,7 @@ from html import escape
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
+from ttmem.model.printable import printable
 from ttmem.recording.output_files import PAGE_MARK
 
 _BUNDLE = "bundle"
@@ -50,7 +51,7 @@ def page(title: str, data: Mapping[str, Any], sections: Mapping[str, bytes], bun
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield '<meta name="referrer" content="no-referrer">\n'
-    yield f"<title>{escape(title)}</title>\n<style>{style}</style></head><body>\n"
+    yield f"<title>{escape(printable(title))}</title>\n<style>{style}</style></head><body>\n"
     yield '<div id="ttmem-app"><noscript>This page shows its data with JavaScript.</noscript></div>\n'
     yield f'<script type="application/json" id="ttmem-page">{json_text(data)}</script>\n'
     for name, payload in sections.items():
