@@ -12,8 +12,6 @@ import os
 import random
 import resource
 import statistics
-import subprocess
-import sys
 import time
 import zlib
 from pathlib import Path
@@ -21,6 +19,7 @@ from struct import Struct
 
 from tests.ring_memory import RingMemory
 
+from benchmarks import memray_pages
 from benchmarks.report import Report, spread
 from ttmem.account.ledger import Ledger
 from ttmem.account.saved_history import saved
@@ -166,17 +165,11 @@ def recorded(loop: OpLoop, path: Path, count: int) -> tuple[float, int]:
 
 def _memray(folder: Path) -> str:
     """The file of memray for as many events of host memory, and what they cost: another tool's answer, in words."""
-    program, path, events = Path(__file__).parent / "programs" / "mallocs.py", folder / "memray.bin", 1_000_000
-    plain = [sys.executable, str(program), str(events)]
-    traced = [sys.executable, "-m", "memray", "run", "-q", "-f", "-o", str(path), *plain[1:]]
-    spent = []
-    for command in (plain, traced):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if subprocess.run(command, capture_output=True).returncode:
-            return "memray is not installed"
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    cost = (spent[1] - spent[0]) / events * 1e9
+    python, path, events = memray_pages.memray_python(), folder / "memray.bin", 1_000_000
+    if python is None:
+        return memray_pages.NOT_INSTALLED
+    plain, traced = memray_pages.plain_run(python, events), memray_pages.traced_run(python, events, path)
+    cost = (traced - plain) / events * 1e9
     return f"memray: {os.path.getsize(path) / events:.2f} B an event, {cost:.0f} ns of CPU in the workload; no times"
 
 
