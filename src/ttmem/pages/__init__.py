@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages in HTML: the data of a report, reduced to what a page can hold, and the file around it."""
+"""Pages in HTML: data of reports and comparisons, reduced to what a page can hold; files and a server for them."""
