@@ -60,7 +60,9 @@ def choose(tab: Tab, hash: str, part: str = "") -> None:
 def copied(tab: Tab, part: str) -> list[dict[str, str]]:
     """The rows of the first table of a part, as its button copies them: sizes are bytes."""
     settle(tab, f"#{part}")
-    tab.page.locator(f"#{part}").get_by_role("button", name="Copy table").first.click()
+    shown = tab.page.locator(f"#{part}")
+    shown.get_by_role("button", name="Copy table").first.click()
+    shown.get_by_role("button", name="Copied").first.wait_for()  # before that, the clipboard may have an earlier text
     text = tab.page.evaluate("navigator.clipboard.readText()")
     titles, *rows = (line.split("\t") for line in text.split("\n"))
     return [dict(zip(titles, row)) for row in rows]
