@@ -62,7 +62,7 @@ _ANYWHERE = [
     [r"/\S*/bin/python[\d.]*", "python"],
     [r"/\S*/(model\.py)", "$1"],
     [r"/\S*/(\w+\.ttmem)", "$1"],
-    [r"/tmp/tmp\w+(/\S*)?", "/home/me/llama"],
+    [re.escape(tempfile.gettempdir()) + r"/tmp\w+(/\S*)?", "/home/me/llama"],
     [re.escape(os.uname().nodename) + r"$", "box"],
     [r"^root$", "me"],
 ]  # fmt: skip

@@ -35,7 +35,7 @@ constexpr int kMostReaders = 4;
 
 struct Link {
     Store* store;
-    Reader readers[kMostReaders];  // the server, then whoever runs the command
+    Reader readers[kMostReaders];  // the server, then `ttmem run`
     uint64_t memory_inode;
 };
 
@@ -160,7 +160,7 @@ void connect_to(Reader& reader, int memory) {
 bool connect_all(Link& link) {
     bool hidden = link.store->fd() < 0;
     bool done = link.store->publish();
-    if (hidden && done) {  // whoever was told that there is no memory is told anew
+    if (hidden && done) {  // readers that were told there is no memory are told again
         link.memory_inode = inode_of(link.store->fd());
         for (Reader& reader : link.readers) {
             drop(reader);

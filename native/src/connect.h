@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands the agent's memory to whoever wants to read it: the server, and `ttmem run`.
+// Hands the agent's memory to its readers: the server, and `ttmem run`.
 #pragma once
 
 #include "store.h"

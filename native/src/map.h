@@ -46,7 +46,7 @@ public:
         }
         uint32_t hole = static_cast<uint32_t>(
             reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) - offsetof(Entry, value)) - entries_);
-        // Close the gap: whoever was pushed past the hole by it moves back.
+        // Close the gap: entries that were pushed past the hole move back.
         for (uint32_t at = hole;;) {
             at = (at + 1) & mask_;
             if (!entries_[at].taken) {

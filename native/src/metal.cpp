@@ -429,7 +429,7 @@ const Metal& other_metal_of(void* caller) noexcept {
         metal = &first_copy;
     }
     pthread_mutex_unlock(&resolving);
-    if (metal == nullptr) {  // whoever called linked against a libtt_metal that cannot be found again
+    if (metal == nullptr) {  // the caller is linked against a libtt_metal that cannot be found again
         std::fputs("ttmem agent: the real tt-metal function behind a hook is gone\n", stderr);
         std::abort();
     }

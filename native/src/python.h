@@ -25,7 +25,7 @@ struct Python {
     long (*size)(void*);
     void* (*at)(void*, long);
     // For stacks. Frames and code objects come as new references.
-    void* (*now_state)();  // of whoever holds the GIL (up to 3.11), or of this thread if it does (later)
+    void* (*now_state)();  // of the thread that holds the GIL (up to 3.11), or of this thread if it holds it (later)
     void* (*own_state)();
     void* (*top_frame)(void* state);
     void* (*frame_back)(void*);

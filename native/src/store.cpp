@@ -122,7 +122,7 @@ uint32_t Store::ask_thread_id() noexcept {
 }
 
 bool Store::create(uint32_t pid) noexcept {
-    of_process.pid = pid;  // changes with a fork: remembered thread ids are then somebody else's
+    of_process.pid = pid;  // changes with a fork: the stored thread ids are then those of the parent
     fd_ = make_file(short_);
     int flags = fd_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, kTotal, PROT_READ | PROT_WRITE, flags, fd_, 0);

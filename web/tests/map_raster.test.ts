@@ -78,7 +78,7 @@ describe("the picture of a map", () => {
     expect(pixels[68 * 100 + 50]).toBe(opaque(WHITE));
   });
 
-  it("draws a rectangle anew after a change of its colour in a line", () => {
+  it("starts a new run where the colour changes within a line", () => {
     const pixels = drawn(rectangles([0, 50, 10, 0.5], [50, 100, 10, 0.9]), 100, VIEW, [0xff0000, 0x0000ff]);
     const [left, right] = [pixels[89 * 100 + 20], pixels[89 * 100 + 70]];
     expect(red(left)).toBe(255);

@@ -5,7 +5,7 @@ import { AskError, Poller } from "../src/live/poller";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test("a document is asked for at its interval, as long as somebody wants it", async () => {
+test("a document is requested at its interval while a view uses it", async () => {
   const asked: string[] = [];
   const poller = new Poller(async (path) => asked.push(path));
   const stop = poller.want("snapshot", 500);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
  * One panel of a chart: lines over time with bands from the lowest to the highest value of each bucket. It only draws
- * (uPlot); whoever puts panels below each other handles the pointer, so that all panels have the same cursor.
+ * (uPlot). The component that stacks panels handles the pointer, so that all panels have the same cursor.
  */
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
