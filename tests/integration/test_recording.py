@@ -23,7 +23,7 @@ from tests.runs import Bench, ttmem
 from tests.support import wait_until
 from ttmem.documents.recorded_snapshot import recorded_snapshot
 from ttmem.model.kinds import Kind
-from ttmem.recording.recording_file import Opened, Recording, load
+from ttmem.recording.recording_file import Opened, Recording
 from ttmem.recording.timeline import free_space
 from ttmem.server.recorded_api import RecordedApi
 from ttmem.statistics.stats_document import stats_of, window_of
@@ -33,7 +33,7 @@ MOMENTS = 200
 
 
 def end_of(path: str) -> float:
-    with load(path) as recording:
+    with Recording(path) as recording:
         return recording.end
 
 
@@ -90,7 +90,7 @@ def test_any_moment_is_what_ttnn_reported(board: str, steps: int, folder: Path) 
             said += ((time.time(), record) for record in running.records() if record["views"])
             assert running.ran.code == 0
         assert len(said) >= steps
-        with load(path) as recording:
+        with Recording(path) as recording:
             assert recording.finished
             assert not recording.problems
             assert not recording.gaps
@@ -130,7 +130,7 @@ def test_a_killed_ttmem_leaves_what_was_written(folder: Path) -> None:
                     wait_until(lambda: end_of(path) >= said[10][0], "the first steps in the file")
                     os.kill(running.process.pid, signal.SIGKILL)
                     break
-        with load(path) as recording:
+        with Recording(path) as recording:
             assert not recording.finished
             assert not recording.problems
             written = [(moment, record) for moment, record in said if moment <= recording.end]

@@ -18,7 +18,7 @@ from tests.schema_conformance import problems
 from tests.support import PATIENCE, Server
 from ttmem.cli import main
 from ttmem.model import schema
-from ttmem.recording.recording_file import load
+from ttmem.recording.recording_file import Recording
 
 
 class Ran(NamedTuple):
@@ -58,7 +58,7 @@ def stats(*arguments: str) -> Any:
 
 
 def test_the_figures_are_those_of_a_naive_count(file: str) -> None:
-    with load(file) as recording:
+    with Recording(file) as recording:
         walk = Walk(recording)
         length, end = recording.end - recording.begin, recording.end - recording.begin - 0.5
         table = recording.lifetimes().allocations

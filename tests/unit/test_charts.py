@@ -371,7 +371,9 @@ def answered(view: Charts, model: Model, server: History, rounds: int = 40) -> l
         for path in paths:
             query = dict(part.split("=") for part in path.partition("?")[2].split("&"))
             step, since = int(query["step"]), float(query["since"])
-            series = server.json(step, since, model.past.newest, query["chip"], None)
+            series = [
+                server.one(step, since, model.past.newest, name) for name in server.names(step, [query["chip"]], None)
+            ]
             data = json.loads(json.dumps({"step": step, "since": since, "until": model.past.newest, "series": series}))
             model.answers[path] = Answer(data, None, model.now)
             asked.append(path)

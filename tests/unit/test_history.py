@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,18 @@ from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.server.history import AT_ONCE, DRAM_TAKEN, L1_TAKEN, MOST_SERIES, TELEMETRY, History, Tier
 
+if TYPE_CHECKING:
+    from ttmem.model.schema import HistorySeries
+
 A, B = ("chip", "dram"), ("chip", "l1")
+
+
+def read(
+    history: History, step: int, since: float, until: float, chip: str | None = None, kind: str | None = None
+) -> list[HistorySeries]:
+    """The series of a chip, or of all; of a kind, or of all."""
+    names = history.names(step, chip and [chip], kind and [kind])
+    return [history.one(step, since, until, name) for name in names]
 
 
 def test_last_and_highest_of_a_bucket() -> None:
@@ -134,8 +147,8 @@ def test_a_short_peak_is_kept() -> None:
     history.sample(1002.0, account.ledger)
     fine = {"chip": "assumed:0", "time": [1000, 1001, 1002], "last": [100] * 3, "max": [100, 1000, 100]}
     coarse = {"chip": "assumed:0", "time": [1000], "last": [100], "max": [1000]}
-    assert history.json(1, 1000, 1002, None, None) == [{**fine, "kind": kind} for kind in ("dram", DRAM_TAKEN)]
-    assert history.json(10, 1000, 1002, None, None) == [{**coarse, "kind": kind} for kind in ("dram", DRAM_TAKEN)]
+    assert read(history, 1, 1000, 1002) == [{**fine, "kind": kind} for kind in ("dram", DRAM_TAKEN)]
+    assert read(history, 10, 1000, 1002) == [{**coarse, "kind": kind} for kind in ("dram", DRAM_TAKEN)]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Kind.DRAM, DRAM_TAKEN), (Kind.TRACE, DRAM_TAKEN), (Kind.L1, L1_TAKEN)])
@@ -148,7 +161,7 @@ def test_what_was_taken_where_it_is_known(kind: Kind, name: str) -> None:
     history.sample(2.0, account.ledger)
     account.alloc(kind, 0x3000, 20)
     history.sample(3.0, account.ledger)
-    (found,) = history.json(1, 0, 9, None, name)
+    (found,) = read(history, 1, 0, 9, kind=name)
     assert found["last"] == [4096, 4096, 120], "of the third nobody said what was taken"
     assert found["max"] == [4096, 4106, 120]
 
@@ -161,8 +174,8 @@ def test_only_what_was_ever_used_takes_space() -> None:
     account.free(0x1000)
     history.sample(2.0, account.ledger)
     assert set(history.fine.columns) == set(history.coarse.columns) == {("assumed:0", "l1"), ("assumed:0", L1_TAKEN)}
-    assert history.json(1, 0, 2, None, None)[0]["max"] == [64]
-    assert history.json(1, 0, 2, None, None)[0]["last"] == [0]
+    assert read(history, 1, 0, 2)[0]["max"] == [64]
+    assert read(history, 1, 0, 2)[0]["last"] == [0]
 
 
 def test_filters() -> None:
@@ -173,7 +186,7 @@ def test_filters() -> None:
     history.sample(5.0, account.ledger)
 
     def names(chip: str | None, kind: str | None) -> list[tuple[str, str]]:
-        return [(series["chip"], series["kind"]) for series in history.json(1, 0, 9, chip, kind)]
+        return [(series["chip"], series["kind"]) for series in read(history, 1, 0, 9, chip, kind)]
 
     kinds = ("cb", "dram", "dram_taken", "l1_at_once")
     assert names(None, None) == [(chip, kind) for chip in ("assumed:0", "assumed:1") for kind in kinds]
@@ -190,7 +203,7 @@ def test_a_chip_that_got_its_name() -> None:
     history.sample(1.0, account.ledger)
     account.ledger.apply(0.0, account.source, DeviceOpened(0, ChipInfo("0000:01:00.0")))
     history.sample(2.0, account.ledger)
-    found = {series["chip"]: series["time"] for series in history.json(1, 0, 9, None, "dram")}
+    found = {series["chip"]: series["time"] for series in read(history, 1, 0, 9, kind="dram")}
     assert found == {"assumed:0": [1], "0000:01:00.0": [2]}
 
 
@@ -211,7 +224,7 @@ def test_l1_at_once_is_that_of_the_snapshot() -> None:
     assert sampled(1.0) == 64 + 128, "no launch was seen"
     account.ledger.apply(0.0, account.source, ProgramRun(0, 2, 1))
     assert sampled(2.0) == 128
-    assert history.json(1, 0, 9, None, AT_ONCE)[0]["max"] == [192, 128]
+    assert read(history, 1, 0, 9, kind=AT_ONCE)[0]["max"] == [192, 128]
 
 
 def test_telemetry_is_kept_while_it_is_true() -> None:
@@ -223,7 +236,7 @@ def test_telemetry_is_kept_while_it_is_true() -> None:
         history.sample(2.0 + number, account.ledger, [driver_chip(3, telemetry={**chip["telemetry"], **odd})])
     chip["telemetry"]["temperature_c"] = -1.5
     history.sample(5.0, account.ledger, [chip])
-    found = {(one["chip"], one["kind"]): one for one in history.json(1, 0, 9, None, None)}
+    found = {(one["chip"], one["kind"]): one for one in read(history, 1, 0, 9)}
     assert set(found) == {("0000:04:00.0", "temperature_c"), ("0000:04:00.0", "power_w")}
     temperature = found["0000:04:00.0", "temperature_c"]
     assert (temperature["time"], temperature["last"]) == ([1, 5], [51.25, -1.5]), "also below freezing"

@@ -15,7 +15,7 @@ from ttmem.documents.peak_groups import alike
 from ttmem.documents.peaks import peaks
 from ttmem.documents.recorded_peaks import recorded_peaks
 from ttmem.recording.moments import open_moment, peak_moment
-from ttmem.recording.recording_file import load
+from ttmem.recording.recording_file import Recording
 
 if TYPE_CHECKING:
     from ttmem.model.schema import PeakRow
@@ -49,7 +49,7 @@ def test_rows_are_those_of_an_account_of_everything(seed: int) -> None:
 
 def test_several_peaks_of_one_time(folder: Path) -> None:
     """Two events of one time: each peak is taken after its own event."""
-    with load(story_file(folder)) as recording:
+    with Recording(story_file(folder)) as recording:
         ledger = recording.at().ledger
         found = {(one.row["chips"][0], one.row.get("kind")): one for one in recorded_peaks(recording, ledger)}
         assert [group["size"] for group in found["770", "dram"].groups] == [200 * MIB, 100 * MIB]

@@ -20,7 +20,7 @@ from ttmem.model.kinds import Confidence, Kind
 from ttmem.recording import recorder as recorder_module
 from ttmem.recording import ring_copier, segment_folder
 from ttmem.recording.recorder import Recorder
-from ttmem.recording.recording_file import Recording, load
+from ttmem.recording.recording_file import Recording
 
 Agents = Callable[[], Agent]
 
@@ -66,7 +66,7 @@ def test_rings_and_clients_together(reader: Reader, recorder: Recorder, agents: 
     reader.follow()
     live = state(reader.ledger)
     recorder.flush()
-    with load(path) as recording:
+    with Recording(path) as recording:
         assert not recording.finished
         assert recording.facts["command"] == ["true"]
         found = recording.at()
@@ -76,7 +76,7 @@ def test_rings_and_clients_together(reader: Reader, recorder: Recorder, agents: 
         reader.rings.finish(source.process.info.pid)  # type: ignore[arg-type]
         reader.sink.apply(reader.sink.now(), source, ProcessExited())
     recorder.close()
-    with load(path) as recording:
+    with Recording(path) as recording:
         assert recording.finished
         assert {process.info.pid for process in recording.at().ledger.departed} == {1, 2}
         assert recording.at(recording.begin - 1).ledger.live_count() == 0
@@ -96,7 +96,7 @@ def test_a_ring_is_read_to_its_end_after_its_process_died(
     reader.rings.finish(1)  # type: ignore[arg-type]
     reader.sink.apply(reader.sink.now(), source, ProcessExited())
     recorder.close()
-    with load(path) as recording:
+    with Recording(path) as recording:
         assert recording.processes[1].end == agent.head
         assert recording.at().all_chips.peak.value == 111
 
@@ -172,7 +172,7 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(
     recorder.flush()
     assert reader.warnings == ["recording stopped: No space left on device; the file can be read up to here"]
     assert reader.sizes(source) == [111, 222]
-    with load(path) as recording:
+    with Recording(path) as recording:
         assert recording.at().all_chips.peak.value == 111
         assert not recording.problems
 
@@ -186,7 +186,7 @@ def test_samples_of_host_memory_and_telemetry(reader: Reader, recorder: Recorder
     recorder.keep_telemetry({"0000:01:00.0": {"temperature_c": 51.5, "power_w": None}})
     recorder.flush()
     recorder.flush()
-    with load(path) as recording:
+    with Recording(path) as recording:
         first, second = recording.samples()
     assert first.telemetry == {"0000:01:00.0": {"temperature_c": 51.5, "power_w": None}}
     assert second.telemetry == {}, "telemetry that was not read again is not known"
@@ -220,7 +220,7 @@ def test_a_process_that_writes_too_much_gets_a_gap(
     greedy.allocate(1, 4711)
     reader.follow()
     recorder.close()
-    with load(path) as recording:
+    with Recording(path) as recording:
         ((source, first, last),) = recording.gaps
         assert source.info.pid == 1
         assert last - first > 100

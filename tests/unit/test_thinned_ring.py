@@ -13,7 +13,7 @@ from tests.recordings import RingRecording, samples_agree
 from tests.scripted_agent import SLOTS, TABLE, Agent
 from tests.unit.test_recording_file import TwoProcesses
 from ttmem.model.kinds import Kind
-from ttmem.recording.recording_file import Recording, load
+from ttmem.recording.recording_file import Recording
 from ttmem.wire.agent_ring import WHOLESALE, RingEvent
 
 STEPS = [2.0**-17, 2.0**-15, 2.0**-12]  # seconds; a record of a script takes about 2**-20
@@ -122,7 +122,7 @@ def test_two_processes_on_one_chip(seed: int) -> None:
 
 
 def test_events_of_other_sources(folder: Path) -> None:
-    with load(story_file(folder)) as recording:
+    with Recording(story_file(folder)) as recording:
         assert samples_agree(recording, 0.25) == 1
 
 

@@ -133,10 +133,10 @@ def _open_page(path: str) -> Page:
 def _write_page(page: Page, record: str) -> bool:
     """Whether the page of a run could be written."""
     from ttmem.cli.report import title_of
-    from ttmem.recording.recording_file import load
+    from ttmem.recording.recording_file import Recording
 
     try:
-        with page, load(record) as recording:
+        with page, Recording(record) as recording:
             page.report(recording, title_of(recording, confidential=False))
     except (OSError, ValueError, CommandError) as error:
         _warn(f"the page cannot be written: {error}")
@@ -148,10 +148,10 @@ def _leaks(record: str) -> Leaks | None:
     """The leaks of a run; None if its recording cannot be read."""
     from ttmem.documents.leaks import Request
     from ttmem.documents.recorded_leaks import recorded_leaks
-    from ttmem.recording.recording_file import load
+    from ttmem.recording.recording_file import Recording
 
     try:
-        with load(record) as recording:
+        with Recording(record) as recording:
             return recorded_leaks(recording, Request())
     except (OSError, ValueError) as error:
         _warn(f"leaks cannot be judged: {error}")

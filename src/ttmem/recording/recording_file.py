@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens recordings: what happened in them, and the account at any moment.
 
-with load("run.ttmem") as recording:
+with Recording("run.ttmem") as recording:
     opened = recording.at(recording.end - 1.0)
     print(opened.ledger.live_count())
 """
@@ -431,11 +431,6 @@ def _whole(process: RecordedProcess, sink: ReplaySink) -> RingStretch:
 
 def _returning(fold: RecordedFold) -> Callable[[], RecordedFold]:
     return lambda: fold
-
-
-def load(path: str) -> Recording:
-    """Open a recording of `ttmem run --record`, `ttmem serve --record` or `ttmem import`."""
-    return Recording(os.fspath(path))
 
 
 def _payload_of(segment: SegmentReader, block: Block) -> Callable[[], bytes]:

@@ -133,12 +133,12 @@ class History:
     def series(self, step: int) -> Tier:
         return self.fine if step == self.fine.step else self.coarse
 
-    def json(self, step: int, since: float, until: float, chip: str | None, kind: str | None) -> list[HistorySeries]:
-        """Every series that matches the filter, as columns."""
+    def names(self, step: int, chips: Container[str] | None, kinds: Container[str] | None) -> list[tuple[str, str]]:
+        """Chip and kind of every series; None is all."""
         return [
-            self.one(step, since, until, key)
-            for key in sorted(self.series(step).columns)
-            if (chip is None or key[0] == chip) and (kind is None or key[1] == kind)
+            name
+            for name in sorted(self.series(step).columns)
+            if (chips is None or name[0] in chips) and (kinds is None or name[1] in kinds)
         ]
 
     def one(self, step: int, since: float, until: float, key: tuple[str, str]) -> HistorySeries:

@@ -123,18 +123,13 @@ class HistoryRoutes:
         since = query.moment(asked.get("since"), until - (3600 if step == 1 else 86400), "since")
         chips = asked["chip"].split(",") if "chip" in asked else None
         kinds = _series_kinds(asked["kind"]) if "kind" in asked else None
-        tier = self._history.series(step)
-        names = [
-            name
-            for name in sorted(tier.columns)
-            if (chips is None or name[0] in chips) and (kinds is None or name[1] in kinds)
-        ]
+        names = self._history.names(step, chips, kinds)
         about: schema.HistoryHead = {
             "schema": HISTORY_SCHEMA,
             "step": step,
             "since": since,
             "until": until,
-            "left_out": tier.left_out,
+            "left_out": self._history.series(step).left_out,
         }
         head = json_text(about)
 
