@@ -483,7 +483,8 @@ def test_what_the_server_samples_is_what_is_asked_for() -> None:
     server.sample(T, Ledger(), [driver_chip(0)])
     model = Model()
     model.take(machine(1, 0), T, 0.0)
-    model.past.fill("880001", {"step": 1, "series": server.json(1, T - 9, T, "0000:01:00.0", None)})  # type: ignore[typeddict-item]
+    series = [server.one(1, T - 9, T, name) for name in server.names(1, ["0000:01:00.0"], None)]
+    model.past.fill("880001", {"step": 1, "series": series})  # type: ignore[typeddict-item]
     for name in ("temperature_c", "power_w", "aiclk_mhz"):
         found = model.past.series("880001", name, T - 1, T, 1)[0]
         assert found is not None
