@@ -10,7 +10,7 @@ from typing import Any
 from tests.agents import Agent, Collector
 from tests.mock.program import Program
 from ttmem.account.entities import Chip
-from ttmem.documents.snapshot import completeness, memory
+from ttmem.documents.chip_memory import completeness, memory
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import Mesh
 

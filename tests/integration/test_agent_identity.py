@@ -14,7 +14,7 @@ import pytest
 from tests.agents import Agent, fold_into, read_all, watched
 from tests.runs import Bench, ttmem
 from ttmem.account.ledger import Ledger
-from ttmem.documents.snapshot import completeness, memory
+from ttmem.documents.chip_memory import completeness, memory
 from ttmem.l1.core_map import OWN_ADDRESSES, CoreMapBuilder
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import NO_MESH_ID, PER_CORE

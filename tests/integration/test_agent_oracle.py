@@ -12,7 +12,7 @@ import pytest
 from tests.agents import watched
 from tests.mock.wheel import in_turn
 from tests.oracle import Oracle, check_audit
-from ttmem.documents.snapshot import completeness
+from ttmem.documents.chip_memory import completeness
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import NO_MESH_ID
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttmem.account.ledger import Ledger
-from ttmem.documents.snapshot import memory
+from ttmem.documents.chip_memory import memory
 from ttmem.l1.core_map import (
     NO_ADDRESS,
     NO_CORES,

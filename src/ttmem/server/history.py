@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
-from ttmem.documents.snapshot import memory, shown_chips
+from ttmem.documents.chip_memory import memory
+from ttmem.documents.snapshot import shown_chips
 from ttmem.model.kinds import KINDS, Kind
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ttmem.documents.merge import COUNTED
+from ttmem.documents.merged_processes import COUNTED
 
 if TYPE_CHECKING:
     from ttmem.model.schema import ProcessRow, Snapshot
