@@ -385,7 +385,7 @@ def test_one_thread_is_exact_and_nothing_changes_for_the_workload(
     stage_of: Callable[[str], Stage], variant: str, program: str
 ) -> None:
     stage = stage_of(variant)
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2", "3") if variant == "plain" else ("1",):  # with a sanitizer, one takes as long as the three
         alone = stage.run("life", seed, "1", "400", agent=False, program=program)
         clean(alone)
         outcome = stage.run("life", seed, "1", "400", program=program)

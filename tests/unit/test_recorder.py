@@ -101,6 +101,23 @@ def test_a_ring_is_read_to_its_end_after_its_process_died(
         assert recording.at().all_chips.peak.value == 111
 
 
+def test_a_ring_that_fills_fast_is_polled_more_often(
+    reader: Reader, recorder: Recorder, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder, "_start", lambda self: None)  # polled by `flush` only
+    agent = agents()
+    reader.adopt(agent)
+    agent.opened()
+    recorder.flush()
+    assert recorder._pause == recorder_module._POLL_SECONDS
+    for number in range(agent.get("ring_slots") // 4):
+        agent.allocate(number, 64)
+    recorder.flush()
+    assert recorder._pause == recorder_module._FAST_POLL_SECONDS
+    recorder.flush()
+    assert recorder._pause == recorder_module._POLL_SECONDS, "it wrote nothing since"
+
+
 @pytest.fixture
 def folder(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recorder, str]]:
     monkeypatch.setattr(segment_folder, "LEAST_BYTES", 1)

@@ -34,7 +34,7 @@ def packed(raw: bytes, *, sequences: bool = False) -> tuple[bytes, int]:
     columns: list[bytes] = []
     for number in range(0 if sequences else _SEQUENCE_BYTES, RECORD_SIZE):
         column = raw[number::RECORD_SIZE]
-        if column.count(column[:1]) == count:
+        if column == column[:1] * count:  # a comparison stops at the first difference; `count` looks at every byte
             constant |= 1 << number
             constants += column[:1]
         else:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ttmem.account.allocations import Allocation
     from ttmem.ingest.sink import Sink
 
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.1
+_FAST_POLL_SECONDS = 0.05  # while a ring fills fast
+_FAST_FILL = 0.125  # of a ring, between two polls
 _FLUSH_SECONDS = 1.0
 _RECORDS_BETWEEN_HISTORIES = 65_536
 _EVENTS_BETWEEN_CHECKPOINTS = 32_768  # of sources without a ring; to apply one costs about as much as two records
@@ -73,6 +75,7 @@ class Recorder:
         self._tables: dict[int, int] | None = None  # the next history is written when these records are applied
         self._remembered = 0  # records that were applied when the history was written last
         self._flushed = monotonic()
+        self._pause = _FAST_POLL_SECONDS  # before the next poll
         self._telemetry: dict[str, dict[str, Any]] = {}
         self._waiting: list[Callable[[], object]] = []  # blocks that the thread writes, in this order
         self._checkpoint_at = 0  # events that there were at the last checkpoint of sources without a ring
@@ -215,7 +218,7 @@ class Recorder:
             self._thread.start()
 
     def _run(self) -> None:
-        while not self._closing.wait(_POLL_SECONDS):
+        while not self._closing.wait(self._pause):
             with self._lock:
                 if self._stopped:
                     return
@@ -224,10 +227,11 @@ class Recorder:
     def _poll(self, *, flush: bool, final: bool = False) -> None:
         now = monotonic()
         self._write_waiting()
+        filled = 0.0
         for process, copier in self._copiers.copy():
             try:
                 last = copier.ended
-                copier.poll(self._blocks, now, final=last or final)
+                filled = max(filled, copier.poll(self._blocks, now, final=last or final))
                 if flush or last:
                     copier.flush(self._blocks)
             except RingError as error:
@@ -240,6 +244,8 @@ class Recorder:
             self._flushed = now
             self._flush_events()
             self._sample()
+        pause = _FAST_POLL_SECONDS if filled > _FAST_FILL else _POLL_SECONDS
+        self._pause = max(0.0, min(pause, self._flushed + _FLUSH_SECONDS - now))
 
     def _sample(self) -> None:
         """Write the host memory of each recorded process, and the telemetry of each chip."""

@@ -62,32 +62,34 @@ class RingCopier:
         self._chips = b""
         self._header = b""
 
-    def poll(self, file: BlockWriter, now: float, *, final: bool = False) -> None:
+    def poll(self, file: BlockWriter, now: float, *, final: bool = False) -> float:
         """Write what is new, except for records that wait for more. ``now`` is a time of any clock.
 
-        ``final``: for the last time, so that the end is recorded, whatever was written before.
+        ``final``: for the last time, so that the end is recorded, whatever was written before. Returns how much of the
+        ring was new, from 0 to 1.
         """
         passed = 0.0 if self._refilled is None else now - self._refilled
         self._allowance = min(_BURST_BYTES, self._allowance + passed * _BYTES_PER_SECOND)
         self._refilled = now
         if self._allowance < 0 and not final:
-            return  # it writes more than its share; what is overwritten meanwhile is a gap
+            return 1.0  # it writes more than its share; what is overwritten meanwhile is a gap
         before = self._ring.cursor
         if not self._introduced:
             self._introduce(file)
             if before:  # a later segment: the table of it, and the records from there on
                 self._go_on_from_table(file, before)
-                return
+                return 1.0
         lost, raw = self._ring.read_raw(self._ring.slots)
         if lost:
             self.flush(file)
             self._go_on_from_table(file, before)
-            return
+            return 1.0
         self._write_state(file)
         self._take(file, raw)
         if self._since_table >= max(_LEAST_BETWEEN_TABLES, _LIVE_FACTOR * self._live):
             self.flush(file)
             self.write_table(file)
+        return len(raw) / RECORD_SIZE / self._ring.slots
 
     def flush(self, file: BlockWriter) -> None:
         """Write the records that wait."""
