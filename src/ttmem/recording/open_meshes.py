@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The meshes of a recorded ring as they are open: their chips, their allocators and the banks of these."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ttmem.model.kinds import Kind
+from ttmem.recording.allocation_table import Allocator, BankRegion
+from ttmem.recording.recorded_ring import RecordedRing
+from ttmem.recording.table_indexes import Indexes
+from ttmem.wire.agent_ring import Mesh, chip_id
+
+
+class OpenMesh(NamedTuple):
+    """A mesh while it is open."""
+
+    chips: int  # index of its chip set
+    allocator: int
+    parent: int  # index of the mesh whose allocator it uses
+    banks: tuple[int, ...]
+
+
+class OpenMeshes:
+    """The meshes of one process by their index, which is used again after a mesh is closed."""
+
+    def __init__(self, ring: RecordedRing, source: int, indexes: Indexes) -> None:
+        self._ring = ring
+        self._source = source
+        self._indexes = indexes
+        self._open: dict[int, OpenMesh] = {}
+
+    def __getitem__(self, number: int) -> OpenMesh:
+        """RingError if the recording does not describe it."""
+        found = self._open.get(number)
+        if found is None:
+            ring, indexes = self._ring, self._indexes
+            mesh = ring.mesh(number)
+            chips = tuple(chip_id(chip) for chip in ring.chips_of(mesh))
+            parent = mesh if mesh.parent == number else ring.mesh(mesh.parent)
+            allocator = self._describe(parent)
+            place = indexes.allocator(allocator, (self._source, mesh.parent, parent.opened))
+            found = self._open[number] = OpenMesh(indexes.chips(chips), place, mesh.parent, allocator.banks)
+        return found
+
+    def changed(self, number: int) -> list[OpenMesh]:
+        """A mesh was opened or closed, so that its index means another one. Returns it with its submeshes."""
+        family = [index for index, mesh in self._open.items() if number in (index, mesh.parent)]
+        return [self._open.pop(index) for index in family]
+
+    def forget(self) -> None:
+        """Records were lost: any mesh may have been closed."""
+        self._open.clear()
+
+    def _describe(self, mesh: Mesh) -> Allocator:
+        dram, l1, _, small, trace = mesh.banks
+        bases = {Kind.DRAM: mesh.dram_base, Kind.L1: mesh.l1_base, Kind.L1_SMALL: mesh.l1_base + l1.size,
+                 Kind.TRACE: mesh.dram_base + dram.size}  # fmt: skip
+        sizes = {Kind.DRAM: dram, Kind.L1: l1, Kind.L1_SMALL: small, Kind.TRACE: trace}
+        return Allocator(
+            tuple(chip_id(chip) for chip in self._ring.chips_of(mesh)),
+            {kind: BankRegion(bases[kind], one.size, one.banks) for kind, one in sizes.items() if one.size},
+            tuple(one.banks for one in mesh.banks),
+        )
