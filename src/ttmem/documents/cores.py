@@ -18,7 +18,7 @@ from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.documents.snapshot import shown_chips
 from ttmem.ingest.time_slices import in_turns, pause, slices
-from ttmem.l1.core_map import Core, CoreMapBuilder, L1Map
+from ttmem.l1.core_map import Core, CoreMapBuilder, L1Map, complete_map
 from ttmem.l1.core_segments import Segment, has_data, segments
 from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
@@ -177,13 +177,7 @@ def all_cores(chip: Chip, geometry: Geometry) -> tuple[schema.Cores, list[tuple[
 
     Cores with the same contents have one detail, that of the first.
     """
-    survey = CoreMapBuilder(chip, geometry)
-    for holding in chip.holdings:
-        for allocation in holding.allocations():
-            survey.add(allocation)
-    for _ in survey.finish():
-        pass
-    found = survey.map
+    found = complete_map(chip, geometry)
     builder = _DocumentBuilder(found, lambda user_id: True)
     document = builder.chip(0.0, None)
     alike: dict[Hashable, list[Core]] = {}

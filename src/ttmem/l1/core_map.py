@@ -351,6 +351,17 @@ def on_each_core(allocation: Allocation, banks: int) -> int | None:
     return None if extra.core_count and size * extra.core_count < allocation.size else size
 
 
+def complete_map(chip: Chip, geometry: Geometry) -> L1Map:
+    """The map of a chip, built at once, for an account that does not change."""
+    builder = CoreMapBuilder(chip, geometry)
+    for holding in chip.holdings:
+        for allocation in holding.allocations():
+            builder.add(allocation)
+    for _ in builder.finish():
+        pass
+    return builder.map
+
+
 def numbers(chip: Chip) -> PhysicalL1 | None:
     """The numbers of the snapshot for a chip, computed at once, for an account that does not change.
 
@@ -358,13 +369,7 @@ def numbers(chip: Chip) -> PhysicalL1 | None:
     """
     if not chip.covered or chip.geometry is None:
         return None
-    survey = CoreMapBuilder(chip, chip.geometry)
-    for holding in chip.holdings:
-        for allocation in holding.allocations():
-            survey.add(allocation)
-    for _ in survey.finish():
-        pass
-    found = survey.map
+    found = complete_map(chip, chip.geometry)
     return {
         "used": found.total_used,
         "max_core": found.max_core,
