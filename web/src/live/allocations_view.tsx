@@ -5,6 +5,7 @@ import type { AllocationRow, Allocations, Breakdown, BreakdownRow } from "../doc
 import { FlameGraph } from "../parts/flame_graph";
 import { address, bytesOf, grouped, percent, short } from "../parts/format";
 import { Table, type TableColumn } from "../parts/table";
+import { bytesColumn, countColumn } from "../parts/table_columns";
 import { ageText } from "./banner";
 import { ChipChooser } from "./chip_chooser";
 import { chipList } from "./chip_names";
@@ -176,12 +177,12 @@ function poolOf(document: Breakdown | null, pool: string) {
 function breakdownColumns(by: Key, whole: number): TableColumn<BreakdownRow>[] {
   return [
     { key: by, label: KEYS.find(([key]) => key === by)?.[1] ?? by, value: (row) => row[by] ?? null, render: (row) => <span class="clip" title={row[by] ?? ""}>{row[by] ?? "not known"}</span>, wide: true },
-    { key: "per_chip", label: "per chip", title: "bytes on the chip that has most of this row", value: (row) => row.per_chip, render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span>, right: true },
+    bytesColumn("per_chip", "per chip", (row) => row.per_chip, "bytes on the chip that has most of this row"),
     { key: "share", label: "share", title: "of the pool, on all these chips", value: (row) => row.bytes, render: (row) => (whole > 0 ? percent(row.bytes / whole) : "-"), right: true },
-    { key: "count", label: "allocations", value: (row) => row.count, render: (row) => grouped(row.count), right: true },
-    { key: "largest", label: "largest", title: "the largest on one chip", value: (row) => row.largest, render: (row) => <span title={bytesOf(row.largest)}>{short(row.largest)}</span>, right: true },
+    countColumn("count", "allocations", (row) => row.count),
+    bytesColumn("largest", "largest", (row) => row.largest, "the largest on one chip"),
     { key: "chips", label: "chips", value: (row) => row.chips, right: true },
-    { key: "bytes", label: "on all chips", value: (row) => row.bytes, render: (row) => <span title={bytesOf(row.bytes)}>{short(row.bytes)}</span>, right: true },
+    bytesColumn("bytes", "on all chips", (row) => row.bytes),
     { key: "kinds", label: "kinds", value: (row) => Object.keys(row.kinds).join(", ") },
   ];
 }

@@ -3,11 +3,11 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { usePageColours, usePaint, useSize } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
-import { duration, moment, plural } from "../parts/format";
+import { duration, moment, plural, shortLine } from "../parts/format";
 import { useAsync } from "../parts/use_async";
 import { markTimes } from "./timeline_data";
 import type { View } from "./view";
-import { poolWords, shortLine } from "./words";
+import { poolWords } from "./words";
 import { showing } from "./zoom";
 
 const STRIP_HEIGHT = 34;
