@@ -2,6 +2,7 @@
 /** The tables of a comparison: call sites at the chosen moment, rows of `ttmem diff`, and what is freed elsewhere. */
 import { useMemo, useState } from "preact/hooks";
 import type { DiffLife, DiffReport, DiffRow } from "../documents";
+import { ButtonGroup } from "../parts/button_group";
 import { bytesOf, grouped, plural, short, shortLine, signed } from "../parts/format";
 import { Table } from "../parts/table";
 import { bytesCell, bytesColumn, numberColumn } from "../parts/table_columns";
@@ -31,13 +32,10 @@ export function CallSiteChanges({ diff, old, new: next, mask, unit, onChoose }: 
     <>
       <div class="diff-tools">
         <h3>Call sites at this moment, per chip</h3>
-        <div class="segmented" role="group" aria-label="Group by">
-          {Object.entries(BY).map(([key, words]) => (
-            <button type="button" key={key} aria-pressed={key === by} onClick={() => setBy(key as keyof typeof BY)}>
-              by {words.toLowerCase()}
-            </button>
-          ))}
-        </div>
+        <ButtonGroup
+          label="Group by" chosen={by} onChoose={setBy}
+          options={Object.entries(BY).map(([key, words]) => [key as keyof typeof BY, `by ${words.toLowerCase()}`])}
+        />
       </div>
       <Table
         label={`Call sites of both runs by ${by}`}

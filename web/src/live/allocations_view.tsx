@@ -2,6 +2,7 @@
 /** What is live now: a flame graph by call stack, and tables by operation, line, shape, program and kind. */
 import { useMemo, useState } from "preact/hooks";
 import type { AllocationRow, Allocations, Breakdown, BreakdownRow } from "../documents";
+import { ButtonGroup } from "../parts/button_group";
 import { FlameGraph } from "../parts/flame_graph";
 import { address, bytesOf, grouped, percent, short } from "../parts/format";
 import { Table, type TableColumn } from "../parts/table";
@@ -31,6 +32,10 @@ const KEYS = [
   ["shape", "shape"],
   ["program", "program"],
   ["kind", "kind"],
+] as const;
+const UNITS = [
+  ["bytes", "bytes"],
+  ["count", "count"],
 ] as const;
 type Key = (typeof KEYS)[number][0];
 const BREAKDOWN_MS = 3000; // the server examines all live allocations
@@ -65,29 +70,18 @@ export function AllocationsView(props: ViewProps) {
     <>
       <section class="panel">
         <div class="part-bar">
-          <span class="seg" role="group" aria-label="Pool">
-            {POOLS.map((one) => (
-              <button
-                type="button"
-                key={one.pool}
-                aria-pressed={one.pool === pool}
-                onClick={() => {
-                  setPool(one.pool);
-                  setRow(null);
-                }}
-              >
-                {one.label}
-              </button>
-            ))}
-          </span>
+          <ButtonGroup
+            class="seg"
+            label="Pool"
+            options={POOLS.map((one) => [one.pool, one.label])}
+            chosen={pool}
+            onChoose={(one) => {
+              setPool(one);
+              setRow(null);
+            }}
+          />
           <ChipChooser {...props} all="all chips" />
-          <span class="seg" role="group" aria-label="Bytes or count">
-            {(["bytes", "count"] as const).map((one) => (
-              <button type="button" key={one} aria-pressed={one === unit} onClick={() => setUnit(one)}>
-                {one}
-              </button>
-            ))}
-          </span>
+          <ButtonGroup class="seg" label="Bytes or count" options={UNITS} chosen={unit} onChoose={setUnit} />
           <span class="part-space" />
           <span>
             {whole === null
@@ -114,21 +108,16 @@ export function AllocationsView(props: ViewProps) {
       <section class="panel">
         <div class="part-bar">
           <h2>By</h2>
-          <span class="seg" role="group" aria-label="Group by">
-            {KEYS.map(([key, label]) => (
-              <button
-                type="button"
-                key={key}
-                aria-pressed={key === by}
-                onClick={() => {
-                  setBy(key);
-                  setRow(null);
-                }}
-              >
-                {label}
-              </button>
-            ))}
-          </span>
+          <ButtonGroup
+            class="seg"
+            label="Group by"
+            options={KEYS}
+            chosen={by}
+            onChoose={(key) => {
+              setBy(key);
+              setRow(null);
+            }}
+          />
         </div>
         <Table
           label={`${shown.label} by ${by}`}

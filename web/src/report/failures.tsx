@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The explanation of a failed allocation: what was asked, what was there, who holds it, and what to change. */
 import type { HolderRow, RunFailure } from "../documents";
+import { ButtonGroup } from "../parts/button_group";
 import { bytesOf, moment, plural, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
@@ -24,21 +25,15 @@ export function Failures({ view }: { view: View }) {
     <>
       {report.explained.length > 1 && (
         <div class="toolbar">
-          <div class="segmented" role="group" aria-label="Failed allocation">
-            {report.explained.map((failure, i) => (
-              <button
-                type="button"
-                key={i}
-                aria-pressed={i === state.failure}
-                onClick={() => {
-                  const mark = failures.find((one) => one.explained === i);
-                  change({ failure: i, ...(mark === undefined ? {} : { from: mark.time_ns, until: mark.time_ns }) });
-                }}
-              >
-                {failure.operation ?? `Failure ${i + 1}`}
-              </button>
-            ))}
-          </div>
+          <ButtonGroup
+            label="Failed allocation"
+            options={report.explained.map((failure, i) => [i, failure.operation ?? `Failure ${i + 1}`])}
+            chosen={state.failure}
+            onChoose={(i) => {
+              const mark = failures.find((one) => one.explained === i);
+              change({ failure: i, ...(mark === undefined ? {} : { from: mark.time_ns, until: mark.time_ns }) });
+            }}
+          />
         </div>
       )}
       <Explanation

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What was live at the moment, or changed in the window, by line, operation, shape, part, kind or program. */
 import { useMemo } from "preact/hooks";
+import { ButtonGroup } from "../parts/button_group";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
 import { bytesOf, percent, short, shortLine, signed } from "../parts/format";
@@ -32,13 +33,7 @@ export function OriginTable({ view }: { view: View }) {
   return (
     <>
       <div class="toolbar">
-        <div class="segmented" role="group" aria-label="Sum by">
-          {choices.map(([by, words]) => (
-            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>
-              {words}
-            </button>
-          ))}
-        </div>
+        <ButtonGroup label="Sum by" options={choices} chosen={state.by} onChoose={(by) => change({ by })} />
         <span class="soft">{state.by === "program" ? null : poolNote(state.pool)}</span>
       </div>
       {state.by === "program" ? <ProgramTable view={view} /> : <SumTable view={view} by={state.by} />}
