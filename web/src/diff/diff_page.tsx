@@ -6,6 +6,7 @@ import { Sections } from "../data/columns";
 import { embeddedSection } from "../data/embedded";
 import { WindowSums } from "../data/window_sums";
 import type { DiffReport, ReportGroup } from "../documents";
+import { ButtonGroup } from "../parts/button_group";
 import { FlameGraph } from "../parts/flame_graph";
 import { moment } from "../parts/format";
 import { toggleTheme } from "../parts/theme";
@@ -130,13 +131,7 @@ export function DiffPage({ diff }: { diff: DiffReport }) {
         <section class="card" aria-label="Changes of call sites">
           <div class="diff-tools">
             <h2>What changed</h2>
-            <div class="segmented" role="group" aria-label="Pool">
-              {pools.map((name) => (
-                <button type="button" key={name} aria-pressed={name === pool} onClick={() => setPool(name)}>
-                  {poolWords(name)}
-                </button>
-              ))}
-            </div>
+            <ButtonGroup label="Pool" options={pools.map((name) => [name, poolWords(name)])} chosen={pool} onChoose={setPool} />
             <Choice label="Show" value={measure} onChange={(value) => setMeasure(value as Measure)} options={MEASURES} />
             <span class="moments" aria-live="polite">
               {when}: old {moment(at.old.time, 1e3)}, new {moment(at.new.time, 1e3)}

@@ -2,9 +2,12 @@
 /** The tables of a comparison: call sites at the chosen moment, rows of `ttmem diff`, and what is freed elsewhere. */
 import { useMemo, useState } from "preact/hooks";
 import type { DiffLife, DiffReport, DiffRow } from "../documents";
-import { bytesOf, grouped, plural, short, signed } from "../parts/format";
+import { ButtonGroup } from "../parts/button_group";
+import { bytesOf, grouped, plural, short, shortLine, signed } from "../parts/format";
 import { Table } from "../parts/table";
-import { poolWords, shortLine } from "../report/words";
+import { bytesCell, bytesColumn, numberColumn } from "../parts/table_columns";
+import { poolWords } from "../report/words";
+import type { ChangeRow } from "./diff_data";
 import { changesBy } from "./diff_data";
 import type { Chosen } from "./diff_page";
 
@@ -23,19 +26,16 @@ const BY = { line: "Line", op: "Operation", shape: "Shape" } as const;
 export function CallSiteChanges({ diff, old, new: next, mask, unit, onChoose }: CallSiteProps) {
   const [by, setBy] = useState<keyof typeof BY>("line");
   const rows = useMemo(() => changesBy(diff, by, old, next, mask), [diff, by, old, next, mask]);
-  const size = (value: number) => (unit === "bytes" ? <span title={bytesOf(value)}>{short(value)}</span> : grouped(value));
+  const size = (value: number) => (unit === "bytes" ? bytesCell(value) : grouped(value));
   const changed = rows.filter((row) => row.old !== row.new);
   return (
     <>
       <div class="diff-tools">
         <h3>Call sites at this moment, per chip</h3>
-        <div class="segmented" role="group" aria-label="Group by">
-          {Object.entries(BY).map(([key, words]) => (
-            <button type="button" key={key} aria-pressed={key === by} onClick={() => setBy(key as keyof typeof BY)}>
-              by {words.toLowerCase()}
-            </button>
-          ))}
-        </div>
+        <ButtonGroup
+          label="Group by" chosen={by} onChoose={setBy}
+          options={Object.entries(BY).map(([key, words]) => [key as keyof typeof BY, `by ${words.toLowerCase()}`])}
+        />
       </div>
       <Table
         label={`Call sites of both runs by ${by}`}
@@ -49,8 +49,8 @@ export function CallSiteChanges({ diff, old, new: next, mask, unit, onChoose }: 
         columns={[
           { key: "size", label: "Change", right: true, title: "Sorted by the size of the change",
             value: (row) => Math.abs(row.new - row.old), render: (row) => <SignedChange value={row.new - row.old} unit={unit} /> },
-          { key: "old", label: "Old", right: true, value: (row) => row.old, render: (row) => size(row.old) },
-          { key: "new", label: "New", right: true, value: (row) => row.new, render: (row) => size(row.new) },
+          numberColumn("old", "Old", (row: ChangeRow) => row.old, size),
+          numberColumn("new", "New", (row: ChangeRow) => row.new, size),
           { key: "key", label: BY[by], wide: true, value: (row) => row.key,
             render: (row) => <span class={row.known ? "path" : "soft"} title={row.key}>{by === "line" ? shortLine(row.key) : row.key}</span> },
         ]}
@@ -100,10 +100,8 @@ export function ChangedRows({ diff, onChoose }: ChangedProps) {
               columns={[
                 { key: "change", label: "Change", right: true, value: (row) => row.change,
                   render: (row) => <SignedChange value={row.change} unit="bytes" /> },
-                { key: "old", label: "Old", right: true, value: (row) => row.old_bytes,
-                  render: (row) => <span title={bytesOf(row.old_bytes)}>{short(row.old_bytes)}</span> },
-                { key: "new", label: "New", right: true, value: (row) => row.new_bytes,
-                  render: (row) => <span title={bytesOf(row.new_bytes)}>{short(row.new_bytes)}</span> },
+                bytesColumn("old", "Old", (row: DiffRow) => row.old_bytes),
+                bytesColumn("new", "New", (row: DiffRow) => row.new_bytes),
                 { key: "count", label: "Count", right: true, value: (row) => row.new_count - row.old_count,
                   render: (row) => row.old_count === row.new_count ? grouped(row.new_count) : `${grouped(row.old_count)} → ${grouped(row.new_count)}` },
                 { key: "what", label: "What happened", value: (row) => row.what.join("; ") },

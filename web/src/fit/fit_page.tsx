@@ -2,10 +2,11 @@
 /** The page of `ttmem fit`: whether a command fits on each machine, how close it is, and what is not known. */
 import "../../style/fit.css";
 import { useMemo, useState } from "preact/hooks";
-import type { Fit, FitBoard } from "../documents";
-import { bytesOf, exact, grouped, percent, plural, short } from "../parts/format";
+import type { Fit, FitBoard, FitPhase } from "../documents";
+import { exact, percent, plural, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { bytesColumn, countColumn, numberColumn } from "../parts/table_columns";
 import { toggleTheme } from "../parts/theme";
 import { VERDICTS, borderWords, firstRun, ordered, runName, searchCells, together, valuesOf } from "./fit_runs";
 
@@ -94,9 +95,6 @@ function Searches({ fit }: { fit: Fit }) {
 }
 
 function columnsOf(fit: Fit): TableColumn<FitBoard>[] {
-  const sizes = (key: string, label: string, value: (run: FitBoard) => number | null): TableColumn<FitBoard> => ({
-    key, label, right: true, value, render: (run) => <span title={bytesOf(value(run))}>{short(value(run))}</span>,
-  });
   return [
     { key: "board", label: "Machine", value: (run) => run.board, render: (run) => <b>{run.board}</b> },
     ...(fit.varied.length > 0
@@ -104,15 +102,15 @@ function columnsOf(fit: Fit): TableColumn<FitBoard>[] {
       : []),
     { key: "verdict", label: "Verdict", value: (run) => VERDICTS[run.verdict], render: (run) => <span class={`fit-verdict ${run.verdict}`}>{VERDICTS[run.verdict]}</span> },
     { key: "chips", label: "Chips", right: true, value: (run) => run.chips },
-    sizes("dram", "DRAM at the peak", (run) => run.dram?.peak ?? null),
+    bytesColumn("dram", "DRAM at the peak", (run) => run.dram?.peak ?? null),
     {
       key: "share", label: "of a bank", right: true, value: (run) => (run.dram ? run.dram.peak / run.dram.bank_size : null),
       render: (run) => (run.dram === null ? "-" : <Share part={run.dram.peak / run.dram.bank_size} />),
     },
-    sizes("free", "Least largest free block", (run) => run.dram?.largest_free_min ?? null),
-    sizes("headroom", "Least L1 headroom", (run) => run.l1?.headroom ?? null),
-    sizes("small", "L1_SMALL needed", (run) => run.l1_small?.needed ?? null),
-    { key: "programs", label: "Programs", right: true, value: (run) => run.programs, render: (run) => (run.programs === null ? "-" : grouped(run.programs)) },
+    bytesColumn("free", "Least largest free block", (run) => run.dram?.largest_free_min ?? null),
+    bytesColumn("headroom", "Least L1 headroom", (run) => run.l1?.headroom ?? null),
+    bytesColumn("small", "L1_SMALL needed", (run) => run.l1_small?.needed ?? null),
+    countColumn("programs", "Programs", (run) => run.programs),
     { key: "time", label: "Run time", right: true, value: (run) => run.duration_s, render: (run) => `${run.duration_s.toFixed(1)} s` },
   ];
 }
@@ -162,8 +160,8 @@ function Run({ run }: { run: FitBoard }) {
           label="Phases" rows={run.phases} id={(row) => row.phase}
           columns={[
             { key: "phase", label: "Phase", value: (row) => row.phase },
-            { key: "peak", label: "DRAM per bank at the peak", right: true, value: (row) => row.peak, render: (row) => exact(row.peak) },
-            { key: "free", label: "Least largest free block", right: true, value: (row) => row.largest_free_min, render: (row) => exact(row.largest_free_min) },
+            numberColumn("peak", "DRAM per bank at the peak", (row: FitPhase) => row.peak, exact),
+            numberColumn("free", "Least largest free block", (row: FitPhase) => row.largest_free_min, exact),
           ]}
         />
       )}

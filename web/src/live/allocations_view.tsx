@@ -2,9 +2,11 @@
 /** What is live now: a flame graph by call stack, and tables by operation, line, shape, program and kind. */
 import { useMemo, useState } from "preact/hooks";
 import type { AllocationRow, Allocations, Breakdown, BreakdownRow } from "../documents";
+import { ButtonGroup } from "../parts/button_group";
 import { FlameGraph } from "../parts/flame_graph";
 import { address, bytesOf, grouped, percent, short } from "../parts/format";
 import { Table, type TableColumn } from "../parts/table";
+import { bytesColumn, countColumn } from "../parts/table_columns";
 import { ageText } from "./banner";
 import { ChipChooser } from "./chip_chooser";
 import { chipList } from "./chip_names";
@@ -30,6 +32,10 @@ const KEYS = [
   ["shape", "shape"],
   ["program", "program"],
   ["kind", "kind"],
+] as const;
+const UNITS = [
+  ["bytes", "bytes"],
+  ["count", "count"],
 ] as const;
 type Key = (typeof KEYS)[number][0];
 const BREAKDOWN_MS = 3000; // the server examines all live allocations
@@ -64,29 +70,18 @@ export function AllocationsView(props: ViewProps) {
     <>
       <section class="panel">
         <div class="part-bar">
-          <span class="seg" role="group" aria-label="Pool">
-            {POOLS.map((one) => (
-              <button
-                type="button"
-                key={one.pool}
-                aria-pressed={one.pool === pool}
-                onClick={() => {
-                  setPool(one.pool);
-                  setRow(null);
-                }}
-              >
-                {one.label}
-              </button>
-            ))}
-          </span>
+          <ButtonGroup
+            class="seg"
+            label="Pool"
+            options={POOLS.map((one) => [one.pool, one.label])}
+            chosen={pool}
+            onChoose={(one) => {
+              setPool(one);
+              setRow(null);
+            }}
+          />
           <ChipChooser {...props} all="all chips" />
-          <span class="seg" role="group" aria-label="Bytes or count">
-            {(["bytes", "count"] as const).map((one) => (
-              <button type="button" key={one} aria-pressed={one === unit} onClick={() => setUnit(one)}>
-                {one}
-              </button>
-            ))}
-          </span>
+          <ButtonGroup class="seg" label="Bytes or count" options={UNITS} chosen={unit} onChoose={setUnit} />
           <span class="part-space" />
           <span>
             {whole === null
@@ -113,21 +108,16 @@ export function AllocationsView(props: ViewProps) {
       <section class="panel">
         <div class="part-bar">
           <h2>By</h2>
-          <span class="seg" role="group" aria-label="Group by">
-            {KEYS.map(([key, label]) => (
-              <button
-                type="button"
-                key={key}
-                aria-pressed={key === by}
-                onClick={() => {
-                  setBy(key);
-                  setRow(null);
-                }}
-              >
-                {label}
-              </button>
-            ))}
-          </span>
+          <ButtonGroup
+            class="seg"
+            label="Group by"
+            options={KEYS}
+            chosen={by}
+            onChoose={(key) => {
+              setBy(key);
+              setRow(null);
+            }}
+          />
         </div>
         <Table
           label={`${shown.label} by ${by}`}
@@ -176,12 +166,12 @@ function poolOf(document: Breakdown | null, pool: string) {
 function breakdownColumns(by: Key, whole: number): TableColumn<BreakdownRow>[] {
   return [
     { key: by, label: KEYS.find(([key]) => key === by)?.[1] ?? by, value: (row) => row[by] ?? null, render: (row) => <span class="clip" title={row[by] ?? ""}>{row[by] ?? "not known"}</span>, wide: true },
-    { key: "per_chip", label: "per chip", title: "bytes on the chip that has most of this row", value: (row) => row.per_chip, render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span>, right: true },
+    bytesColumn("per_chip", "per chip", (row) => row.per_chip, "bytes on the chip that has most of this row"),
     { key: "share", label: "share", title: "of the pool, on all these chips", value: (row) => row.bytes, render: (row) => (whole > 0 ? percent(row.bytes / whole) : "-"), right: true },
-    { key: "count", label: "allocations", value: (row) => row.count, render: (row) => grouped(row.count), right: true },
-    { key: "largest", label: "largest", title: "the largest on one chip", value: (row) => row.largest, render: (row) => <span title={bytesOf(row.largest)}>{short(row.largest)}</span>, right: true },
+    countColumn("count", "allocations", (row) => row.count),
+    bytesColumn("largest", "largest", (row) => row.largest, "the largest on one chip"),
     { key: "chips", label: "chips", value: (row) => row.chips, right: true },
-    { key: "bytes", label: "on all chips", value: (row) => row.bytes, render: (row) => <span title={bytesOf(row.bytes)}>{short(row.bytes)}</span>, right: true },
+    bytesColumn("bytes", "on all chips", (row) => row.bytes),
     { key: "kinds", label: "kinds", value: (row) => Object.keys(row.kinds).join(", ") },
   ];
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The table of processes, short in the overview and complete in its own view. */
 import type { ChipShare, ProcessRow } from "../documents";
-import { bytesOf, grouped, short } from "../parts/format";
 import { Table, type TableColumn } from "../parts/table";
+import { bytesColumn, countColumn } from "../parts/table_columns";
 import { chipList, type ChipNames } from "./chip_names";
 import { found, type ViewProps } from "./view_props";
 
@@ -52,16 +52,9 @@ function columns(names: ChipNames, brief: boolean): TableColumn<ProcessRow>[] {
     size("programs", "cached programs per chip", "circular buffers, kernels and so on of all cached programs, which use L1 in turn", (one) =>
       kindsOf(one, ["cb", "dfb", "scratchpad", "kernel"]),
     ),
-    {
-      key: "allocations",
-      label: "allocations",
-      title: "live allocations; one on a mesh counts once",
-      value: (row) => row.allocations,
-      render: (row) => (row.allocations === null ? "-" : grouped(row.allocations)),
-      right: true,
-    },
+    countColumn("allocations", "allocations", (row) => row.allocations, "live allocations; one on a mesh counts once"),
     { key: "cpu", label: "CPU", value: (row) => row.cpu_percent, render: (row) => (row.cpu_percent === null ? "-" : `${row.cpu_percent.toFixed(0)} %`), right: true, brief: true },
-    { key: "rss", label: "RAM", title: "resident memory of the process on the host", value: (row) => row.rss, render: (row) => <span title={bytesOf(row.rss)}>{short(row.rss)}</span>, right: true, brief: true },
+    { ...bytesColumn("rss", "RAM", (row) => row.rss, "resident memory of the process on the host"), brief: true },
     {
       key: "failed",
       label: "failed",
@@ -76,8 +69,7 @@ function columns(names: ChipNames, brief: boolean): TableColumn<ProcessRow>[] {
 }
 
 function size(key: string, label: string, title: string, of: (one: ChipShare) => number | null): TableColumn<ProcessRow> {
-  const value = (row: ProcessRow) => highest(row.chips.map(of));
-  return { key, label, title, value, render: (row) => <span title={bytesOf(value(row))}>{short(value(row))}</span>, right: true };
+  return bytesColumn(key, label, (row) => highest(row.chips.map(of)), title);
 }
 
 /** The sum of some kinds; null if none of them was reported. */

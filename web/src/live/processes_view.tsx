@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /** All processes, and what the chosen one has on each chip. */
-import type { ChipShare, Phases, ProcessRow } from "../documents";
-import { bytesOf, exact, short } from "../parts/format";
+import type { ChipShare, EndedPhase, Phases, ProcessRow } from "../documents";
+import { exact } from "../parts/format";
 import { Table } from "../parts/table";
+import { bytesColumn, numberColumn } from "../parts/table_columns";
 import { useDocument } from "./live_data";
 import { ProcessTable } from "./process_table";
 import type { ViewProps } from "./view_props";
@@ -39,10 +40,6 @@ function largest(processes: readonly ProcessRow[]): ProcessRow | null {
 function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
   const { names } = props;
   const kinds = [...new Set(process.chips.flatMap((one) => Object.keys(one.kinds)))];
-  const column = (key: string, label: string, title: string, of: (row: ChipShare) => number | null) => ({
-    key, label, title, right: true, value: of,
-    render: (row: ChipShare) => <span title={bytesOf(of(row))}>{short(of(row))}</span>,
-  });
   return (
     <section class="panel">
       <h2>
@@ -70,9 +67,9 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
         columns={[
           { key: "chip", label: "chip", value: (row) => names.number.get(row.chip) ?? row.chip, render: (row) => names.of(row.chip) },
           { key: "device", label: "device", title: "number of the chip in this process", value: (row) => row.metal_id, right: true },
-          column("dram", "DRAM", "requested bytes", (row) => row.dram),
-          column("peak_dram", "peak DRAM", "the highest value", (row) => row.peak_dram),
-          ...kinds.filter((kind) => kind !== "dram").map((kind) => column(kind, kind, `bytes of the kind ${kind}`, (row) => row.kinds[kind] ?? 0)),
+          bytesColumn("dram", "DRAM", (row: ChipShare) => row.dram, "requested bytes"),
+          bytesColumn("peak_dram", "peak DRAM", (row: ChipShare) => row.peak_dram, "the highest value"),
+          ...kinds.filter((kind) => kind !== "dram").map((kind) => bytesColumn(kind, kind, (row: ChipShare) => row.kinds[kind] ?? 0, `bytes of the kind ${kind}`)),
         ]}
       />
     </section>
@@ -98,14 +95,8 @@ function PhasesPanel({ pid }: { pid: number }) {
           { key: "path", label: "phase", value: (row) => row.path, wide: true },
           { key: "runs", label: "runs", value: (row) => row.runs, right: true },
           { key: "seconds", label: "seconds", value: (row) => row.seconds, render: (row) => row.seconds.toFixed(3), right: true },
-          {
-            key: "dram",
-            label: "peak DRAM per chip",
-            value: (row) => peakOf(row.rows, "dram"),
-            render: (row) => exact(peakOf(row.rows, "dram")),
-            right: true,
-          },
-          { key: "l1", label: "peak L1 buffers per chip", value: (row) => peakOf(row.rows, "l1"), render: (row) => exact(peakOf(row.rows, "l1")), right: true },
+          numberColumn("dram", "peak DRAM per chip", (row: EndedPhase) => peakOf(row.rows, "dram"), exact),
+          numberColumn("l1", "peak L1 buffers per chip", (row: EndedPhase) => peakOf(row.rows, "l1"), exact),
         ]}
       />
     </section>

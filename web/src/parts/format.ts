@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Bytes, times, counts and addresses as text. Sizes are written as ttmem's commands write them (model/units.py). */
+/** Bytes, times, counts, addresses and source lines as text. Sizes are written as ttmem's commands write them (model/units.py). */
 
 const STEPS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
 
@@ -107,6 +107,12 @@ export function moment(ns: number, resolution = 1e6): string {
 /** "1 buffer", "2 buffers". */
 export function plural(count: number, one: string, many = `${one}s`): string {
   return `${grouped(count)} ${count === 1 ? one : many}`;
+}
+
+/** The last part of a path and the line, for narrow places: "/srv/llama/model.py:20 main" is "model.py:20 main". */
+export function shortLine(line: string): string {
+  const path = /^(\S*\/)(?=[^/\s]+:\d+)/.exec(line);
+  return path === null ? line : line.slice(path[1].length);
 }
 
 function three(value: number): string {

@@ -3,14 +3,15 @@
 import { useMemo, useState } from "preact/hooks";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
-import { address, bytesOf, duration, grouped, moment, plural, short } from "../parts/format";
+import { grouped, plural, shortLine } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { addressColumn, bytesColumn, countColumn, durationColumn, momentColumn } from "../parts/table_columns";
 import { useAsync } from "../parts/use_async";
 import type { AllocationFilter, AllocationKey } from "./allocation_rows";
 import { CHOSEN, filterRows, lifeOf, sortedRows } from "./allocation_rows";
 import type { View } from "./view";
-import { kindWords, shortLine } from "./words";
+import { kindWords } from "./words";
 import { showing } from "./zoom";
 
 const LEAST: readonly (readonly [number, string])[] = [
@@ -59,14 +60,7 @@ export function AllocationTable({ view }: { view: View }) {
     const text = (number: number | undefined) => (number === undefined || number < 0 ? "" : report.strings[number]);
     const fine = Math.max(1e3, report.length_ns / 1e5);
     const all: TableColumn<number>[] = [
-      {
-        key: "size",
-        label: "Size",
-        title: "Bytes on each chip",
-        right: true,
-        value: (row) => columns.size[row],
-        render: (row) => <span title={bytesOf(columns.size[row])}>{short(columns.size[row])}</span>,
-      },
+      bytesColumn("size", "Size", (row) => columns.size[row], "Bytes on each chip"),
       {
         key: "kind",
         label: "Kind",
@@ -90,21 +84,13 @@ export function AllocationTable({ view }: { view: View }) {
           </span>
         ),
       },
-      {
-        key: "begin",
-        label: "Made at",
-        right: true,
-        value: (row) => columns.begin[row] / 1e9,
-        render: (row) => moment(columns.begin[row], fine),
-      },
-      {
-        key: "life",
-        label: "Lived",
-        title: "To the end of the recording if it was not freed",
-        right: true,
-        value: (row) => lifeOf(columns, row, report.length_ns) / 1e9,
-        render: (row) => duration(lifeOf(columns, row, report.length_ns)),
-      },
+      momentColumn("begin", "Made at", (row) => columns.begin[row], fine),
+      durationColumn(
+        "life",
+        "Lived",
+        (row) => lifeOf(columns, row, report.length_ns),
+        "To the end of the recording if it was not freed",
+      ),
       {
         key: "ended_by",
         label: "Ended by",
@@ -115,14 +101,7 @@ export function AllocationTable({ view }: { view: View }) {
           </span>
         ),
       },
-      {
-        key: "address",
-        label: "Address",
-        title: "In each bank",
-        right: true,
-        value: (row) => address(columns.address[row]),
-        render: (row) => <code>{address(columns.address[row])}</code>,
-      },
+      addressColumn("Address", (row) => columns.address[row], "In each bank"),
       {
         key: "program",
         label: "Program",
@@ -130,14 +109,7 @@ export function AllocationTable({ view }: { view: View }) {
         value: (row) => columns.program[row] || null,
         render: (row) => (columns.program[row] ? columns.program[row] : ""),
       },
-      {
-        key: "id",
-        label: "Number",
-        title: "Number of the allocation in the recording",
-        right: true,
-        value: (row) => columns.id[row],
-        render: (row) => grouped(columns.id[row]),
-      },
+      countColumn("id", "Number", (row) => columns.id[row], "Number of the allocation in the recording"),
     ];
     return all;
   }, [columns, theme, report]);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The bar that stays on top: chip group, pool, the chosen moment or window, filters, and the whole run as a strip. */
 import { useMemo, useRef, useState } from "preact/hooks";
+import { ButtonGroup } from "../parts/button_group";
 import { usePageColours, usePaint, useSize } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
-import { duration, moment, plural } from "../parts/format";
+import { duration, moment, plural, shortLine } from "../parts/format";
 import { useAsync } from "../parts/use_async";
 import { markTimes } from "./timeline_data";
 import type { View } from "./view";
-import { poolWords, shortLine } from "./words";
+import { poolWords } from "./words";
 import { showing } from "./zoom";
 
 const STRIP_HEIGHT = 34;
@@ -34,20 +35,14 @@ export function ChoiceBar({ view }: { view: View }) {
             ))}
           </select>
         )}
-        <div class="segmented" role="group" aria-label="Pool">
-          {group.pools
+        <ButtonGroup
+          label="Pool"
+          options={group.pools
             .filter((one) => one.peak > 0 || one.pool === state.pool)
-            .map((one) => (
-              <button
-                type="button"
-                key={one.pool}
-                aria-pressed={one.pool === state.pool}
-                onClick={() => change({ pool: one.pool })}
-              >
-                {poolWords(one.pool)}
-              </button>
-            ))}
-        </div>
+            .map((one) => [one.pool, poolWords(one.pool)])}
+          chosen={state.pool}
+          onChoose={(pool) => change({ pool })}
+        />
         <Snapped view={view} />
         <div class="buttons">
           {pool !== undefined && pool.peak_ns !== null && (

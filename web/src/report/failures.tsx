@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The explanation of a failed allocation: what was asked, what was there, who holds it, and what to change. */
 import type { HolderRow, RunFailure } from "../documents";
-import { address, bytesOf, moment, plural, short } from "../parts/format";
+import { ButtonGroup } from "../parts/button_group";
+import { bytesOf, moment, plural, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { addressColumn, bytesColumn, kindColumn, lineColumn, numberColumn } from "../parts/table_columns";
 import type { View } from "./view";
-import { kindWords, shortLine } from "./words";
 
 export function Failures({ view }: { view: View }) {
   const { report, state, change } = view;
@@ -24,21 +25,15 @@ export function Failures({ view }: { view: View }) {
     <>
       {report.explained.length > 1 && (
         <div class="toolbar">
-          <div class="segmented" role="group" aria-label="Failed allocation">
-            {report.explained.map((failure, i) => (
-              <button
-                type="button"
-                key={i}
-                aria-pressed={i === state.failure}
-                onClick={() => {
-                  const mark = failures.find((one) => one.explained === i);
-                  change({ failure: i, ...(mark === undefined ? {} : { from: mark.time_ns, until: mark.time_ns }) });
-                }}
-              >
-                {failure.operation ?? `Failure ${i + 1}`}
-              </button>
-            ))}
-          </div>
+          <ButtonGroup
+            label="Failed allocation"
+            options={report.explained.map((failure, i) => [i, failure.operation ?? `Failure ${i + 1}`])}
+            chosen={state.failure}
+            onChoose={(i) => {
+              const mark = failures.find((one) => one.explained === i);
+              change({ failure: i, ...(mark === undefined ? {} : { from: mark.time_ns, until: mark.time_ns }) });
+            }}
+          />
         </div>
       )}
       <Explanation
@@ -153,35 +148,13 @@ function Explanation({ failure, view, time }: { failure: RunFailure; view: View;
 const SHOWN_ELSEWHERE = new Set(["held by", "possible fixes"]);
 
 const HOLDERS: TableColumn<HolderRow>[] = [
-  {
-    key: "held",
-    label: "Per bank",
-    right: true,
-    value: (row) => row.per_bank * row.buffers,
-    render: (row) => <span title={bytesOf(row.per_bank * row.buffers)}>{short(row.per_bank * row.buffers)}</span>,
-  },
+  bytesColumn("held", "Per bank", (row) => row.per_bank * row.buffers),
   { key: "buffers", label: "Buffers", right: true, value: (row) => row.buffers },
-  { key: "size", label: "Size of each", right: true, value: (row) => row.size, render: (row) => short(row.size) },
-  { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
+  numberColumn("size", "Size of each", (row) => row.size, short),
+  kindColumn(),
   { key: "tag", label: "Operation", value: (row) => row.tag },
   { key: "shape", label: "Shape", value: (row) => row.shape },
-  {
-    key: "line",
-    label: "Line",
-    wide: true,
-    value: (row) => row.line,
-    render: (row) => (
-      <span class="path" title={row.line ?? ""}>
-        {row.line === null ? "" : shortLine(row.line)}
-      </span>
-    ),
-  },
-  {
-    key: "address",
-    label: "Lowest address",
-    right: true,
-    value: (row) => address(row.address),
-    render: (row) => <code>{address(row.address)}</code>,
-  },
+  lineColumn(),
+  addressColumn("Lowest address", (row) => row.address),
   { key: "cause", label: "Why it is held", value: (row) => row.cause },
 ];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The flame graph: what was live, at the peak, left at the end, allocated in the window, or changed in it. */
 import { useMemo, useState } from "preact/hooks";
+import { ButtonGroup } from "../parts/button_group";
 import { FlameGraph } from "../parts/flame_graph";
 import { moment } from "../parts/format";
 import { masked } from "./roll_up";
@@ -57,13 +58,7 @@ export function FlameSection({ view }: { view: View }) {
   return (
     <>
       <div class="toolbar">
-        <div class="segmented" role="group" aria-label="What the flame graph shows">
-          {modes.map(([one, label]) => (
-            <button type="button" key={one} aria-pressed={mode === one} onClick={() => setMode(one)}>
-              {label}
-            </button>
-          ))}
-        </div>
+        <ButtonGroup label="What the flame graph shows" options={modes} chosen={mode} onChoose={setMode} />
         <div class="segmented" role="group" aria-label="Unit">
           <button type="button" aria-pressed={unit === "bytes" || mode === "change"} onClick={() => setUnit("bytes")}>
             Bytes

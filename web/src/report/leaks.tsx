@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Groups of buffers that grow, that are held, and what else keeps memory. */
 import type { LeakRow } from "../documents";
-import { bytesOf, duration, grouped, plural, short } from "../parts/format";
+import { plural, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { bytesColumn, countColumn, kindColumn, lineColumn, secondsColumn } from "../parts/table_columns";
 import type { View } from "./view";
-import { kindWords, shortLine } from "./words";
 
 export function LeaksSection({ view }: { view: View }) {
   const { leaks } = view.report;
@@ -77,35 +77,13 @@ function key(row: LeakRow): string {
 }
 
 const HELD: TableColumn<LeakRow>[] = [
-  {
-    key: "per_chip",
-    label: "Per chip",
-    right: true,
-    value: (row) => row.per_chip,
-    render: (row) => <span title={bytesOf(row.per_chip)}>{short(row.per_chip)}</span>,
-  },
-  { key: "count", label: "Buffers", right: true, value: (row) => row.count, render: (row) => grouped(row.count) },
-  { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
+  bytesColumn("per_chip", "Per chip", (row) => row.per_chip),
+  countColumn("count", "Buffers", (row) => row.count),
+  kindColumn(),
   { key: "op", label: "Operation", value: (row) => row.op },
   { key: "shape", label: "Shape", value: (row) => row.shape },
-  {
-    key: "line",
-    label: "Line",
-    wide: true,
-    value: (row) => row.line,
-    render: (row) => (
-      <span class="path" title={row.line ?? ""}>
-        {row.line === null ? "" : shortLine(row.line)}
-      </span>
-    ),
-  },
-  {
-    key: "oldest",
-    label: "Oldest",
-    right: true,
-    value: (row) => row.oldest_s,
-    render: (row) => duration(row.oldest_s === null ? null : row.oldest_s * 1e9),
-  },
+  lineColumn(),
+  secondsColumn("oldest", "Oldest", (row) => row.oldest_s),
   { key: "chips", label: "Chips", right: true, value: (row) => row.chips.length },
 ];
 

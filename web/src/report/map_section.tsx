@@ -3,6 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { ReportMap } from "../documents";
 import { AddressMap } from "../parts/address_map";
+import { ButtonGroup } from "../parts/button_group";
 import { useAsync } from "../parts/use_async";
 import { siteMask } from "./roll_up";
 import type { View } from "./view";
@@ -18,18 +19,12 @@ export function MapSection({ view }: { view: View }) {
   return (
     <>
       <div class="toolbar">
-        <div class="segmented" role="group" aria-label="Memory">
-          {group.maps.map((one) => (
-            <button
-              type="button"
-              key={one.pool}
-              aria-pressed={one === map}
-              onClick={() => setOwn({ pool: one.pool, for: state.pool })}
-            >
-              {poolWords(one.pool)}
-            </button>
-          ))}
-        </div>
+        <ButtonGroup
+          label="Memory"
+          options={group.maps.map((one) => [one.pool, poolWords(one.pool)])}
+          chosen={map.pool}
+          onChoose={(pool) => setOwn({ pool, for: state.pool })}
+        />
         <span class="soft">{map.label}</span>
       </div>
       <MapOf key={map.rectangles} map={map} view={view} />

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What was live at the moment, or changed in the window, by line, operation, shape, part, kind or program. */
 import { useMemo } from "preact/hooks";
+import { ButtonGroup } from "../parts/button_group";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
-import { bytesOf, grouped, percent, short, signed } from "../parts/format";
+import { bytesOf, percent, short, shortLine, signed } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { bytesColumn, countColumn } from "../parts/table_columns";
 import type { SumRow } from "./roll_up";
 import { rollUpBy } from "./roll_up";
 import { ProgramTable } from "./program_table";
 import { BY } from "./state";
 import type { By } from "./state";
 import type { View } from "./view";
-import { kindWords, poolNote, shortLine } from "./words";
+import { kindWords, poolNote } from "./words";
 
 const BY_WORDS: Record<By, string> = {
   line: "Line",
@@ -31,13 +33,7 @@ export function OriginTable({ view }: { view: View }) {
   return (
     <>
       <div class="toolbar">
-        <div class="segmented" role="group" aria-label="Sum by">
-          {choices.map(([by, words]) => (
-            <button type="button" key={by} aria-pressed={state.by === by} onClick={() => change({ by })}>
-              {words}
-            </button>
-          ))}
-        </div>
+        <ButtonGroup label="Sum by" options={choices} chosen={state.by} onChoose={(by) => change({ by })} />
         <span class="soft">{state.by === "program" ? null : poolNote(state.pool)}</span>
       </div>
       {state.by === "program" ? <ProgramTable view={view} /> : <SumTable view={view} by={state.by} />}
@@ -54,26 +50,6 @@ function SumTable({ view, by }: { view: View; by: By }) {
   );
   const total = rows.reduce((sum, row) => sum + row.bytes, 0);
   const columns = useMemo(() => {
-    const size = (
-      key: keyof SumRow & ("bytes" | "allocated" | "freed"),
-      label: string,
-      title: string,
-    ): TableColumn<SumRow> => ({
-      key,
-      label,
-      title,
-      right: true,
-      value: (row) => row[key],
-      render: (row) => <span title={bytesOf(row[key])}>{short(row[key])}</span>,
-    });
-    const number = (key: "count" | "made" | "ended" | "sites", label: string, title: string): TableColumn<SumRow> => ({
-      key,
-      label,
-      title,
-      right: true,
-      value: (row) => row[key],
-      render: (row) => grouped(row[key]),
-    });
     const listed: TableColumn<SumRow>[] = [
       {
         key: "key",
@@ -87,9 +63,10 @@ function SumTable({ view, by }: { view: View; by: By }) {
           </span>
         ),
       },
-      size(
+      bytesColumn(
         "bytes",
         "Live",
+        (row) => row.bytes,
         window ? "Bytes live at the end of the window, per chip" : "Bytes live at the moment, per chip",
       ),
       {
@@ -104,7 +81,7 @@ function SumTable({ view, by }: { view: View; by: By }) {
           </span>
         ),
       },
-      number("count", "Allocations", "Allocations that are live"),
+      countColumn("count", "Allocations", (row) => row.count, "Allocations that are live"),
     ];
     if (window) {
       listed.push(
@@ -120,13 +97,14 @@ function SumTable({ view, by }: { view: View; by: By }) {
             </span>
           ),
         },
-        size("allocated", "Allocated", "Bytes allocated in the window"),
-        number("made", "times", "Allocations made in the window"),
-        size("freed", "Freed", "Bytes freed in the window"),
-        number("ended", "times ", "Allocations freed in the window"),
+        bytesColumn("allocated", "Allocated", (row) => row.allocated, "Bytes allocated in the window"),
+        countColumn("made", "times", (row) => row.made, "Allocations made in the window"),
+        bytesColumn("freed", "Freed", (row) => row.freed, "Bytes freed in the window"),
+        countColumn("ended", "times ", (row) => row.ended, "Allocations freed in the window"),
       );
     }
-    listed.push(number("sites", "Call sites", "Different combinations of operation, shape, line and stack"));
+    const sites = "Different combinations of operation, shape, line and stack";
+    listed.push(countColumn("sites", "Call sites", (row) => row.sites, sites));
     return listed;
   }, [report, by, window, total, theme]);
   return (

@@ -3,9 +3,9 @@
 import type { Report, ReportGroup, ReportPool } from "../documents";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
-import { bytesOf, exact, grouped, moment, percent, plural, short } from "../parts/format";
+import { bytesOf, exact, grouped, moment, percent, plural, short, shortLine } from "../parts/format";
 import type { View } from "./view";
-import { kindWords, poolNote, poolWords, shortLine } from "./words";
+import { kindWords, poolNote, poolWords } from "./words";
 
 const STATUS: Record<string, string> = {
   fits: "Fits",

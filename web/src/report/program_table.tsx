@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Memory by cached program. */
 import { useMemo } from "preact/hooks";
-import { bytesOf, grouped, short } from "../parts/format";
+import { short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { bytesColumn, countColumn, lineColumn, numberColumn } from "../parts/table_columns";
 import { useAsync } from "../parts/use_async";
 import { filterRows } from "./allocation_rows";
 import type { ProgramRow } from "./program_rows";
 import { programRows } from "./program_rows";
 import { siteMask } from "./roll_up";
 import type { View } from "./view";
-import { kindWords, poolNote, shortLine } from "./words";
+import { kindWords, poolNote } from "./words";
 
 export function ProgramTable({ view }: { view: View }) {
   const { report, sections, state, change, from, until } = view;
@@ -30,35 +31,19 @@ export function ProgramTable({ view }: { view: View }) {
     (): TableColumn<ProgramRow>[] => [
       { key: "program", label: "Program", right: true, value: (row) => row.program },
       { key: "op", label: "Operation", value: (row) => row.op },
-      {
-        key: "line",
-        label: "Line",
-        wide: true,
-        value: (row) => row.line,
-        render: (row) => (
-          <span class="path" title={row.line}>
-            {shortLine(row.line)}
-          </span>
-        ),
-      },
-      {
-        key: "bytes",
-        label: "Live",
-        title: "Bytes of its parts on all cores, per chip",
-        right: true,
-        value: (row) => row.bytes,
-        render: (row) => <span title={bytesOf(row.bytes)}>{short(row.bytes)}</span>,
-      },
+      lineColumn(),
+      bytesColumn("bytes", "Live", (row) => row.bytes, "Bytes of its parts on all cores, per chip"),
       ...(report.pools.programs ?? [])
         .filter((kind) => rows.some((row) => row.kinds.has(kind)))
-        .map((kind): TableColumn<ProgramRow> => ({
-          key: `kind ${kind}`,
-          label: kindWords(report.kinds[kind]),
-          right: true,
-          value: (row) => row.kinds.get(kind) ?? 0,
-          render: (row) => short(row.kinds.get(kind) ?? 0),
-        })),
-      { key: "parts", label: "Parts", right: true, value: (row) => row.parts, render: (row) => grouped(row.parts) },
+        .map((kind) =>
+          numberColumn(
+            `kind ${kind}`,
+            kindWords(report.kinds[kind]),
+            (row: ProgramRow) => row.kinds.get(kind) ?? 0,
+            short,
+          ),
+        ),
+      countColumn("parts", "Parts", (row) => row.parts),
     ],
     [report, rows],
   );

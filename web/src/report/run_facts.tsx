@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Sizing advice, facts of the run, and what the recording and this page lack. */
 import type { ReportGap } from "../documents";
-import { duration, grouped, moment } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import { countColumn, durationColumn, momentColumn } from "../parts/table_columns";
 import type { View } from "./view";
 
 export function Sizing({ view }: { view: View }) {
@@ -33,27 +33,9 @@ export function Losses({ view }: { view: View }) {
   const { losses, notes } = view.report;
   const columns: TableColumn<ReportGap>[] = [
     { key: "pid", label: "Process", right: true, value: (row) => row.pid },
-    {
-      key: "from",
-      label: "From",
-      right: true,
-      value: (row) => row.from_ns / 1e9,
-      render: (row) => moment(row.from_ns, 1e5),
-    },
-    {
-      key: "took",
-      label: "Length",
-      right: true,
-      value: (row) => (row.until_ns - row.from_ns) / 1e9,
-      render: (row) => duration(row.until_ns - row.from_ns),
-    },
-    {
-      key: "records",
-      label: "Records lost",
-      right: true,
-      value: (row) => row.records,
-      render: (row) => grouped(row.records),
-    },
+    momentColumn("from", "From", (row) => row.from_ns, 1e5),
+    durationColumn("took", "Length", (row) => row.until_ns - row.from_ns),
+    countColumn("records", "Records lost", (row) => row.records),
   ];
   const nothing = losses.lost === 0 && losses.gaps.length + losses.uncertain.length + losses.problems.length === 0;
   return (

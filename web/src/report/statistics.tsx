@@ -9,11 +9,21 @@ import type {
   StatsLives,
   StatsSizePool,
 } from "../documents";
-import { bytesOf, compact, duration, grouped, moment, short } from "../parts/format";
+import { compact, duration, grouped, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
+import {
+  bytesCell,
+  bytesColumn,
+  countColumn,
+  kindColumn,
+  lineColumn,
+  momentColumn,
+  numberColumn,
+  secondsColumn,
+} from "../parts/table_columns";
 import type { View } from "./view";
-import { kindWords, poolWords, shortLine } from "./words";
+import { poolWords } from "./words";
 
 export function Statistics({ view }: { view: View }) {
   const { stats } = view.report;
@@ -89,134 +99,64 @@ function Sizes({ pool }: { pool: StatsSizePool }) {
 }
 
 const pair = (key: "start" | "made" | "freed" | "live" | "temporary", label: string): TableColumn<StatsKindRow>[] => [
-  { key: `${key}_count`, label, right: true, value: (row) => row[key].count, render: (row) => grouped(row[key].count) },
-  {
-    key: `${key}_bytes`,
-    label: "bytes",
-    title: `Bytes: ${label.toLowerCase()}`,
-    right: true,
-    value: (row) => row[key].bytes,
-    render: (row) => <span title={bytesOf(row[key].bytes)}>{short(row[key].bytes)}</span>,
-  },
+  countColumn(`${key}_count`, label, (row) => row[key].count),
+  bytesColumn(`${key}_bytes`, "bytes", (row) => row[key].bytes, `Bytes: ${label.toLowerCase()}`),
 ];
 const KINDS: TableColumn<StatsKindRow>[] = [
-  { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
+  kindColumn(),
   ...pair("start", "At the begin"),
   ...pair("made", "Made"),
   ...pair("temporary", "Temporary"),
   ...pair("freed", "Freed"),
   ...pair("live", "Live at the end"),
-  {
-    key: "peak",
-    label: "Peak per chip",
-    right: true,
-    value: (row) => row.peak?.per_chip ?? null,
-    render: (row) =>
-      row.peak === null ? "-" : <span title={bytesOf(row.peak.per_chip)}>{short(row.peak.per_chip)}</span>,
-  },
+  numberColumn(
+    "peak",
+    "Peak per chip",
+    (row) => row.peak?.per_chip ?? null,
+    (peak) => (peak === null ? "-" : bytesCell(peak)),
+  ),
 ];
 
-const seconds = (value: number | undefined) => (value === undefined ? "-" : duration(value * 1e9));
 const LIVES: TableColumn<StatsLives>[] = [
-  { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
-  ...(["freed", "program_destroyed", "device_closed", "process_exited", "unknown", "live"] as const).map(
-    (key): TableColumn<StatsLives> => ({
-      key,
-      label: {
-        freed: "Freed",
-        program_destroyed: "Program destroyed",
-        device_closed: "Device closed",
-        process_exited: "Process exited",
-        unknown: "Not known",
-        live: "Live",
-      }[key],
-      right: true,
-      value: (row) => row[key],
-      render: (row) => grouped(row[key]),
-    }),
-  ),
-  ...(["median", "p90", "p99", "longest"] as const).map((key): TableColumn<StatsLives> => ({
-    key,
-    label: { median: "Median life", p90: "90 %", p99: "99 %", longest: "Longest" }[key],
-    right: true,
-    value: (row) => row.seconds?.[key] ?? null,
-    render: (row) => seconds(row.seconds?.[key]),
-  })),
+  kindColumn(),
+  countColumn("freed", "Freed", (row) => row.freed),
+  countColumn("program_destroyed", "Program destroyed", (row) => row.program_destroyed),
+  countColumn("device_closed", "Device closed", (row) => row.device_closed),
+  countColumn("process_exited", "Process exited", (row) => row.process_exited),
+  countColumn("unknown", "Not known", (row) => row.unknown),
+  countColumn("live", "Live", (row) => row.live),
+  secondsColumn("median", "Median life", (row) => row.seconds?.median ?? null),
+  secondsColumn("p90", "90 %", (row) => row.seconds?.p90 ?? null),
+  secondsColumn("p99", "99 %", (row) => row.seconds?.p99 ?? null),
+  secondsColumn("longest", "Longest", (row) => row.seconds?.longest ?? null),
 ];
 
 const LATE: TableColumn<StatsLate>[] = [
-  {
-    key: "bytes",
-    label: "Bytes",
-    right: true,
-    value: (row) => row.bytes,
-    render: (row) => <span title={bytesOf(row.bytes)}>{short(row.bytes)}</span>,
-  },
-  { key: "count", label: "Allocations", right: true, value: (row) => row.count, render: (row) => grouped(row.count) },
+  bytesColumn("bytes", "Bytes", (row) => row.bytes),
+  countColumn("count", "Allocations", (row) => row.count),
   { key: "pool", label: "Pool", value: (row) => row.pool, render: (row) => poolWords(row.pool) },
   { key: "op", label: "Operation", value: (row) => row.op },
-  {
-    key: "line",
-    label: "Line",
-    wide: true,
-    value: (row) => row.line,
-    render: (row) => (
-      <span class="path" title={row.line ?? ""}>
-        {row.line === null ? "" : shortLine(row.line)}
-      </span>
-    ),
-  },
+  lineColumn(),
   { key: "closed", label: "Device closed", right: true, value: (row) => row.device_closed },
   { key: "exited", label: "Process exited", right: true, value: (row) => row.process_exited },
-  {
-    key: "longest",
-    label: "Longest life",
-    right: true,
-    value: (row) => row.longest_s,
-    render: (row) => seconds(row.longest_s),
-  },
+  secondsColumn("longest", "Longest life", (row) => row.longest_s),
 ];
 
 const FRAGMENTATION: TableColumn<StatsFragmentation>[] = [
-  { key: "kind", label: "Kind", value: (row) => row.kind, render: (row) => kindWords(row.kind) },
-  { key: "bank", label: "Bank", right: true, value: (row) => row.bank_size, render: (row) => short(row.bank_size) },
+  kindColumn(),
+  numberColumn("bank", "Bank", (row) => row.bank_size, short),
   { key: "banks", label: "Banks", right: true, value: (row) => row.banks },
-  {
-    key: "free",
-    label: "Worst: free",
-    title: "Where the largest free block was the smallest part of the free bytes",
-    right: true,
-    value: (row) => row.worst?.free ?? null,
-    render: (row) => short(row.worst?.free ?? null),
-  },
-  {
-    key: "largest",
-    label: "largest block",
-    right: true,
-    value: (row) => row.worst?.largest ?? null,
-    render: (row) => short(row.worst?.largest ?? null),
-  },
-  {
-    key: "at",
-    label: "at",
-    right: true,
-    value: (row) => row.worst?.after_s ?? null,
-    render: (row) => seconds(row.worst?.after_s),
-  },
-  {
-    key: "smallest",
-    label: "Smallest largest block",
-    right: true,
-    value: (row) => row.smallest?.largest ?? null,
-    render: (row) => short(row.smallest?.largest ?? null),
-  },
-  {
-    key: "smallest_at",
-    label: "at ",
-    right: true,
-    value: (row) => row.smallest?.after_s ?? null,
-    render: (row) => seconds(row.smallest?.after_s),
-  },
+  numberColumn(
+    "free",
+    "Worst: free",
+    (row) => row.worst?.free ?? null,
+    short,
+    "Where the largest free block was the smallest part of the free bytes",
+  ),
+  numberColumn("largest", "largest block", (row) => row.worst?.largest ?? null, short),
+  secondsColumn("at", "at", (row) => row.worst?.after_s ?? null),
+  numberColumn("smallest", "Smallest largest block", (row) => row.smallest?.largest ?? null, short),
+  secondsColumn("smallest_at", "at ", (row) => row.smallest?.after_s ?? null),
 ];
 
 export function Phases({ view }: { view: View }) {
@@ -230,13 +170,7 @@ export function Phases({ view }: { view: View }) {
       value: (row) => row.name,
       render: (row) => <span style={{ paddingLeft: `${14 * row.depth}px` }}>{row.name}</span>,
     },
-    {
-      key: "from",
-      label: "From",
-      right: true,
-      value: (row) => row.from_ns / 1e9,
-      render: (row) => moment(row.from_ns, 1e5),
-    },
+    momentColumn("from", "From", (row) => row.from_ns, 1e5),
     {
       key: "took",
       label: "Took",

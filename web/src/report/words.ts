@@ -30,9 +30,3 @@ export function panelWords(panel: string): string {
 }
 
 export { kindWords } from "../parts/kind_words";
-
-/** The last part of a path and the line, for narrow places: "/srv/llama/model.py:20 main" is "model.py:20 main". */
-export function shortLine(line: string): string {
-  const path = /^(\S*\/)(?=[^/\s]+:\d+)/.exec(line);
-  return path === null ? line : line.slice(path[1].length);
-}
