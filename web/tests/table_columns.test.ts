@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { VNode } from "preact";
-import type { TableColumn } from "../src/parts/table";
+import { asTsv, type TableColumn } from "../src/parts/table";
 import {
   addressColumn,
   bytesColumn,
@@ -48,6 +48,9 @@ describe("columns", () => {
     expect(cell(lineColumn(), { line })).toEqual([line, { class: "path", title: line, children: "model.py:20 main" }]);
     expect(cell(lineColumn(), { line: null })).toEqual([null, { class: "path", title: "", children: "" }]);
   });
-  it("of addresses are copied as they are shown", () =>
-    expect(cell(addressColumn("Address", (row: number) => row), 4096)).toEqual(["0x1000", { children: "0x1000" }]));
+  it("of addresses are sorted as numbers, and copied as they are shown", () => {
+    const column = addressColumn("Address", (row: number) => row);
+    expect(cell(column, 4096)).toEqual([4096, { children: "0x1000" }]);
+    expect(asTsv([0x9, 0x10], [column])).toBe("Address\n0x9\n0x10");
+  });
 });

@@ -14,6 +14,7 @@ export interface TableColumn<Row> {
   title?: string; // what the column means, as a tool tip
   /** Sorts by it, and copies it: sizes as bytes, unknown as null. */
   value: (row: Row) => string | number | null;
+  copied?: (row: Row) => string; // instead of the value
   render?: (row: Row) => ComponentChildren;
   right?: boolean; // numbers
   wide?: boolean; // takes the room that is left
@@ -142,7 +143,8 @@ function compare(a: string | number | null, b: string | number | null, descendin
 /** Rows as lines with tabs between the values: spreadsheets paste it as a table. */
 export function asTsv<Row>(rows: readonly Row[], columns: TableColumn<Row>[]): string {
   const clean = (value: string | number | null) => String(value ?? "").replace(/[\t\r\n]+/g, " ");
-  const lines = rows.map((row) => columns.map((column) => clean(column.value(row))).join("\t"));
+  const text = (column: TableColumn<Row>, row: Row) => clean(column.copied?.(row) ?? column.value(row));
+  const lines = rows.map((row) => columns.map((column) => text(column, row)).join("\t"));
   return [columns.map((column) => clean(column.label)).join("\t"), ...lines].join("\n");
 }
 

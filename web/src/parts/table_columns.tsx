@@ -83,7 +83,7 @@ export function lineColumn<Row extends { line: string | null }>(): TableColumn<R
   };
 }
 
-/** An address, copied as it is shown. */
+/** An address, sorted as a number and copied as it is shown. */
 export function addressColumn<Row>(
   label: string,
   value: (row: Row) => number | null,
@@ -94,7 +94,8 @@ export function addressColumn<Row>(
     label,
     title,
     right: true,
-    value: (row) => address(value(row)),
+    value,
+    copied: (row) => address(value(row)),
     render: (row) => <code>{address(value(row))}</code>,
   };
 }
