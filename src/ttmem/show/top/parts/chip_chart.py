@@ -209,6 +209,8 @@ class ChipPainter:
             peak = plot.peak_of(columns)
             if quantity in parts and peak is None:
                 continue  # not reported
+            if peak is not None and value is not None and self.origin is None:
+                peak = max(peak, value)  # the newest column may be a little older than the value
             whole = (_capacity(chip, quantity.name) or 1) / 100 if len(main) > 1 else 1.0
             bottom, top = scale.bottom * whole, scale.top * whole
             values.append((quantity, value, peak, self._at(columns, cell)))
