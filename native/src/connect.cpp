@@ -156,11 +156,11 @@ void connect_to(Reader& reader, int memory) {
     }
 }
 
-// True if everybody who could be reached has been.
+// True if every reader is connected.
 bool connect_all(Link& link) {
     bool hidden = link.store->fd() < 0;
     bool done = link.store->publish();
-    if (hidden && done) {  // readers that were told there is no memory are told again
+    if (hidden && done) {  // readers that connected without the memory connect again, and get it
         link.memory_inode = inode_of(link.store->fd());
         for (Reader& reader : link.readers) {
             drop(reader);

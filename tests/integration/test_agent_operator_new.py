@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from native.tests.build import build
 
-from tests.integration.test_agent_native import Stage, stage_of
+from tests.native_stage import Stage, stage_of
 from tests.runs import Bench
 from ttmem.agent import require
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.l1_accounts import Account
 from tests.screens import INNER, beside, checked, files_of, forms, lines
-from tests.unit.test_core_map import Account
 from tests.unit.test_l1_text import SCENES, answer, answers, clash, decode, legacy
 from ttmem.documents import unknown_rows as blank
 from ttmem.model.events import Allocated

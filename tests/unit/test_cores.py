@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.l1_accounts import GRID, N150, Account
 from tests.support import PATIENCE, not_none
-from tests.unit.test_core_map import GRID, N150, Account
 from ttmem.documents import cores
 from ttmem.documents.cores import Cores
 from ttmem.documents.snapshot import take_snapshot

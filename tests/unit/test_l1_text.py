@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_core_map import GRID, N150, Account
+from tests.l1_accounts import GRID, N150, Account
 from tests.unit.test_smi_machines import RENEW
 from tests.unit.test_smi_properties import anything, width_of
 from ttmem.documents.common_text import chip_title
