@@ -95,19 +95,16 @@ Agent* Agent::start(const Metal& metal) noexcept {
 Agent* Agent::make(const Metal& metal, uint32_t pid) noexcept {
     Guard* page = static_cast<Guard*>(of_process.guard.load());
     const ProcessTraits traits{/* forked */ page != nullptr, is_hybrid()};
-    if (page == nullptr) {
-        constexpr size_t kPage = 4096;
-        void* memory = map_private(kPage);
-        if (memory == nullptr || madvise(memory, kPage, MADV_WIPEONFORK) != 0) {
-            return nullptr;
-        }
-        page = new (memory) Guard{};
-    }
-    void* memory = map_private(sizeof(Agent));
-    if (memory == nullptr) {
+    constexpr size_t kPage = 4096;
+    static_assert(sizeof(Agent) <= kPage && std::is_standard_layout_v<Guard>);
+    void* memory = map_private(kPage);
+    if (memory == nullptr || (page == nullptr && madvise(memory, kPage, MADV_WIPEONFORK) != 0)) {
         return nullptr;
     }
     Agent* agent = new (memory) Agent(traits);
+    if (page == nullptr) {
+        page = &agent->guard_;
+    }
     if (!agent->buffers_.create() || !agent->programs_.create() || !agent->store.create(pid)) {
         return nullptr;
     }
@@ -143,7 +140,7 @@ uint16_t Agent::open_mesh(const Metal& metal, void* allocator, void* device, con
     if (!describe(metal, store, allocator, device, mesh)) {
         return kNoMesh;
     }
-    bool quiet = in_flight.load() == (first == nullptr ? 0 : 1);
+    bool quiet = in_flight_.count() == (first == nullptr ? 0 : 1);
     buffers_.count_earlier(metal, mesh, first, quiet);
     Locked held(store.lock);
     return meshes_.add(std::move(mesh));
@@ -200,7 +197,8 @@ void Agent::cache_cleared(void* device) noexcept {
 
 // -- buffers --------------------------------------------------------------------------------------------------------
 
-void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary) {
+void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary,
+                      InFlight::Call& call) {
     NewBuffer found{};
     found.address = address;
     found.flags = binary ? kBinary : 0;
@@ -213,6 +211,7 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
         mesh = meshes_.with_allocator(allocator);
         if (__builtin_expect(mesh != kNoMesh, 1)) {
             buffers_.add(mesh, found);
+            call.end_locked();
         }
     }
     if (mesh == kNoMesh) {
@@ -223,13 +222,15 @@ void Agent::allocated(const Metal& metal, void* allocator, void* buffer, uint64_
             return;
         }
         buffers_.add(mesh, found);
+        call.end_locked();
     }
-    audits_.after_change(metal, mesh, allocator);
+    audits_.after_change(metal, mesh, allocator, /* in flight */ 0);
 }
 
-uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer) {
+uint16_t Agent::freeing(const Metal& metal, void* allocator, void* buffer, InFlight::Call& call) {
     OldBuffer found = describe_old(metal, traits_, buffer, buffers_.any_earlier(), buffers_.any_per_core());
     Locked held(store.lock);
+    call.begin_locked(in_flight_);
     uint16_t mesh = meshes_.with_allocator(allocator);
     return buffers_.remove(mesh, allocator, found) ? mesh : kNoMesh;
 }

@@ -13,6 +13,7 @@
 
 #include "audits.h"
 #include "buffers.h"
+#include "in_flight.h"
 #include "meshes.h"
 #include "metal.h"
 #include "process_traits.h"
@@ -46,17 +47,20 @@ public:
     void closed(void* device) noexcept;
     void cache_cleared(void* device) noexcept;
 
-    // A buffer is about to be allocated.
-    [[gnu::hot]] void allocating() const noexcept {
+    // A buffer is about to be allocated: the call begins here and ends in allocated().
+    [[gnu::hot]] void allocating(InFlight::Call& call) noexcept {
+        call.begin(in_flight_);
         store.prefetch();
         meshes_.prefetch();
     }
-    [[gnu::hot]] void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary);
-    // Returns the index of its mesh, for freed(); kNoMesh if it was not in the table.
-    [[gnu::hot]] uint16_t freeing(const Metal& metal, void* allocator, void* buffer);
+    [[gnu::hot]] void allocated(const Metal& metal, void* allocator, void* buffer, uint64_t address, bool binary,
+                                InFlight::Call& call);
+    // The call begins here, and ends after freed(). Returns the index of the buffer's mesh for that, kNoMesh if the
+    // buffer was not in the table.
+    [[gnu::hot]] uint16_t freeing(const Metal& metal, void* allocator, void* buffer, InFlight::Call& call);
     [[gnu::hot]] void freed(const Metal& metal, void* allocator, uint16_t mesh) {
         if (mesh != kNoMesh) {
-            audits_.after_change(metal, mesh, allocator);
+            audits_.after_change(metal, mesh, allocator, /* in flight */ 1);
         }
     }
     void freeing_all(void* allocator);
@@ -74,15 +78,18 @@ public:
     // tt-metal threw. One of the three pointers is known and names the mesh; the others are nullptr.
     void failed(const char* text, void* allocator, void* device, void* workload) noexcept;
 
+private:
+    // The beginning of a page that a forked child finds empty: so it knows that it is not the process it was copied
+    // from. The first agent of a process is on that page itself: one cache line less for a hook to load.
+    struct Guard {
+        std::atomic<Agent*> agent{nullptr};
+    };
+    Guard guard_;  // the first member, and used only on that page
+
+public:
     Store store;
-    std::atomic<uint32_t> in_flight{0};  // calls between the entry of an allocator hook and its end
 
 private:
-    // A page that a forked child finds empty: so it knows that it is not the process it was copied from.
-    struct Guard {
-        std::atomic<Agent*> agent;
-    };
-
     static Agent* find(const Metal& metal) noexcept;
     static Agent* start(const Metal& metal) noexcept;
     static Agent* make(const Metal& metal, uint32_t pid) noexcept;
@@ -95,11 +102,13 @@ private:
     void close_mesh(uint16_t mesh);  // wants the lock held
     [[gnu::cold]] void ask_kernel_ring(const Metal& metal, void* program);
 
-    const ProcessTraits traits_;
+    // On three cache lines, for a buffer or a launch.
+    alignas(64) InFlight in_flight_;
     Meshes meshes_{store};
-    Buffers buffers_{store, meshes_, traits_};
-    Audits audits_{store, meshes_, traits_, in_flight};
-    Programs programs_{store, meshes_};
+    const ProcessTraits traits_;
+    alignas(64) Buffers buffers_{store, meshes_, traits_};
+    Audits audits_{store, meshes_, traits_, in_flight_};
+    alignas(64) Programs programs_{store, meshes_};
 };
 
 }  // namespace ttmem

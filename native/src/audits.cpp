@@ -12,10 +12,10 @@ constexpr uint64_t kAuditEvery = 100'000'000;  // nanoseconds
 
 }  // namespace
 
-void Audits::audit_if_due(const Metal& metal, uint16_t index, void* allocator) {
+void Audits::audit_if_due(const Metal& metal, uint16_t index, void* allocator, uint32_t expected) {
     OpenMesh& mesh = meshes_[index];
-    uint64_t now = Store::now();
-    if (now >= __atomic_load_n(&mesh.next_audit, __ATOMIC_RELAXED) && audit(metal, index, allocator, 1)) {
+    uint64_t now = monotonic_time();
+    if (now >= __atomic_load_n(&mesh.next_audit, __ATOMIC_RELAXED) && audit(metal, index, allocator, expected)) {
         __atomic_store_n(&mesh.next_audit, now + kAuditEvery, __ATOMIC_RELAXED);
     }
 }
@@ -24,7 +24,7 @@ bool Audits::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t
     Mesh& shared = store_.meshes()[index];
     const bool mirrored = mirrors_its_mesh(shared, traits_);
     // Meaningful only while no other thread is between the allocator and the table.
-    if (in_flight_.load() != expected || !metal.has(kCall_statistics)) {
+    if (in_flight_.count() != expected || !metal.has(kCall_statistics)) {
         return false;
     }
     uint64_t head = __atomic_load_n(&store_.header()->head, __ATOMIC_ACQUIRE);
@@ -37,7 +37,7 @@ bool Audits::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t
     }
     Locked held(store_.lock);
     const OpenMesh& own = meshes_[index];
-    if (store_.header()->head != head || in_flight_.load() != expected || own.allocator != allocator) {
+    if (store_.header()->head != head || in_flight_.count() != expected || own.allocator != allocator) {
         return false;
     }
     __atomic_add_fetch(&shared.turn, 1, __ATOMIC_ACQ_REL);
@@ -55,7 +55,7 @@ bool Audits::audit(const Metal& metal, uint16_t index, void* allocator, uint32_t
         shared.audits++;
         shared.mismatches += !equal;
     }
-    shared.audited = Store::now();
+    shared.audited = monotonic_time();
     __atomic_add_fetch(&shared.turn, 1, __ATOMIC_ACQ_REL);
     return true;
 }

@@ -44,8 +44,8 @@ inline bool is_per_core(const Metal& metal, const ProcessTraits& traits, void* b
 }
 
 // Adds what is to be known beside address and flags. False if it is no buffer that takes memory of a device.
-inline bool describe_new(const Metal& metal, const ProcessTraits& traits, void* allocator, void* buffer,
-                         NewBuffer& found) {
+inline __attribute__((always_inline)) bool describe_new(const Metal& metal, const ProcessTraits& traits,
+                                                        void* allocator, void* buffer, NewBuffer& found) {
     uint32_t type;
     const BufferFields& fields = metal.fields;
     if (__builtin_expect(fields.known, 1)) {
@@ -81,8 +81,8 @@ inline bool describe_new(const Metal& metal, const ProcessTraits& traits, void* 
 }
 
 // Bytes per bank, and whether it has an address of its own on each core, are asked only if any buffer may need that.
-inline OldBuffer describe_old(const Metal& metal, const ProcessTraits& traits, void* buffer, bool any_earlier,
-                              bool any_per_core) {
+inline __attribute__((always_inline)) OldBuffer describe_old(const Metal& metal, const ProcessTraits& traits,
+                                                             void* buffer, bool any_earlier, bool any_per_core) {
     OldBuffer found;
     const BufferFields& fields = metal.fields;
     const char* object = __builtin_expect(fields.known, 1) ? fields.object_of(buffer) : nullptr;

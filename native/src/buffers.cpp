@@ -44,11 +44,14 @@ void Buffers::add(uint16_t index, const NewBuffer& buffer) noexcept {
     if (per_core) {
         any_per_core_.store(true, std::memory_order_relaxed);
     }
-    uint64_t key = key_of(index, buffer.kind, buffer.address);
-    const uint32_t* taken = per_core ? objects_.find(buffer.object) : addresses_.find(key);
-    if (__builtin_expect(taken != nullptr, 0)) {  // its free was missed
-        free_slot(*taken, 0);
+    Map& slots = per_core ? objects_ : addresses_;
+    uint64_t key = per_core ? buffer.object : key_of(index, buffer.kind, buffer.address);
+    bool added;
+    uint32_t* slot_of = slots.find_or_add(key, added);
+    if (__builtin_expect(!added && slot_of != nullptr, 0)) {  // its free was missed
+        free_slot(*slot_of, 0);
         store_.header()->replaced++;
+        slot_of = slots.find_or_add(key, added);
     }
     uint64_t reserved = round_up(buffer.per_bank, mesh.unit);
     uint32_t slot = store_.allocate([&](Record& r) {
@@ -62,12 +65,14 @@ void Buffers::add(uint16_t index, const NewBuffer& buffer) noexcept {
         r.core_count = buffer.cores;
         r.name = operation(store_);
     });
-    if (slot != kNoSlot) {
+    if (__builtin_expect(slot_of != nullptr, 1)) {
+        *slot_of = slot;
+    }
+    if (__builtin_expect(slot == kNoSlot, 0)) {
+        slots.erase(key);
+    } else {
         if (per_core) {
-            objects_.insert(buffer.object, slot);
             objects_of_slots_[slot] = buffer.object;
-        } else {
-            addresses_.insert(key, slot);
         }
         made(slot, store_.table()[slot]);
         mesh.reserved[static_cast<uint8_t>(buffer.kind)] += reserved;
@@ -86,12 +91,12 @@ bool Buffers::remove(uint16_t index, void* allocator, const OldBuffer& buffer) n
         }
     } else if (index != kNoMesh && buffer.type < kBufferTypes) {
         uint64_t key = key_of(index, static_cast<Kind>(buffer.type), buffer.address);
-        if (const uint32_t* found = addresses_.find(key)) {
+        if (uint32_t* found = addresses_.find(key)) {
             uint32_t slot = *found;
             OpenMesh& mesh = meshes_[index];
             mesh.reserved[buffer.type] -= store_.table()[slot].per_bank;
             mesh.buffers--;
-            addresses_.erase(key);
+            addresses_.erase_found(found);
             store_.free(slot, 0);
             return true;
         }

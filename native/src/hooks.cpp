@@ -23,26 +23,6 @@ using ttmem::ProgramPart;
 
 namespace {
 
-// Counts a thread that is between the allocator and the table, also when an exception passes.
-class InFlight {
-public:
-    explicit InFlight(Agent* agent) : agent_(agent) {
-        if (agent_ != nullptr) {
-            agent_->in_flight.fetch_add(1);
-        }
-    }
-    ~InFlight() {
-        if (agent_ != nullptr) {
-            agent_->in_flight.fetch_sub(1);
-        }
-    }
-    InFlight(const InFlight&) = delete;
-    InFlight& operator=(const InFlight&) = delete;
-
-private:
-    Agent* agent_;
-};
-
 // What a program lays out while one of its allocate_… functions runs on this thread.
 struct PendingParts {
     void* program;
@@ -132,25 +112,25 @@ void free_all(ttmem::Hook hook, void* allocator, bool destroyed, void* caller) {
 TTMEM_HOT uint64_t ttmem_allocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
-    InFlight flying(agent);
+    ttmem::InFlight::Call call;
     if (agent != nullptr) {
-        agent->allocating();
+        agent->allocating(call);
     }
     uint64_t address = watched(metal, self, nullptr, nullptr, [&] {
         return metal.real<uint64_t (*)(void*, void*)>(metal.allocate_buffer)(self, buffer);
     });
     ttmem::look_at_stack();
     report(metal, agent,
-           [&] { agent->allocated(metal, self, buffer, address, ttmem::of_thread.loading_binaries > 0); });
+           [&] { agent->allocated(metal, self, buffer, address, ttmem::of_thread.loading_binaries > 0, call); });
     return address;
 }
 
 TTMEM_HOT void ttmem_deallocate_buffer(void* self, void* buffer) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     Agent* agent = Agent::current(metal);
-    InFlight flying(agent);
+    ttmem::InFlight::Call call;
     uint16_t mesh = ttmem::kNoMesh;
-    report(metal, agent, [&] { mesh = agent->freeing(metal, self, buffer); });
+    report(metal, agent, [&] { mesh = agent->freeing(metal, self, buffer, call); });
     metal.real<void (*)(void*, void*)>(metal.deallocate_buffer)(self, buffer);
     report(metal, agent, [&] { agent->freed(metal, self, mesh); });
 }
@@ -293,7 +273,7 @@ TTMEM_HOT void ttmem_load_binaries(void* self, void* queue) {
 }
 
 TTMEM_HOT void ttmem_enqueue(void* queue, void** workload, bool blocking) {
-    const Metal& metal = metal_of(TTMEM_CALLER);
+    const Metal& metal = ttmem::metal_of_launcher(TTMEM_CALLER);
     void* impl = *workload;  // a MeshWorkload is a pointer to its MeshWorkloadImpl
     watched(metal, nullptr, nullptr, impl,
             [&] { metal.real<void (*)(void*, void**, bool)>(metal.enqueue)(queue, workload, blocking); });
@@ -307,12 +287,6 @@ TTMEM_HOT void ttmem_compile_workload(void* self, void* mesh) {
     const Metal& metal = metal_of(TTMEM_CALLER);
     watched(metal, nullptr, mesh, nullptr,
             [&] { metal.real<void (*)(void*, void*)>(metal.compile_workload)(self, mesh); });
-}
-
-TTMEM_HOT void ttmem_finalize_workload(void* self, void* mesh) {
-    const Metal& metal = metal_of(TTMEM_CALLER);
-    watched(metal, nullptr, mesh, nullptr,
-            [&] { metal.real<void (*)(void*, void*)>(metal.finalize_workload)(self, mesh); });
 }
 
 void ttmem_fill_trace(void* queue, void* buffer, size_t first, size_t second, size_t third) {

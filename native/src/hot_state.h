@@ -4,11 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace ttmem {
 
-struct OperationName;
 struct Stack;
 
 struct alignas(64) ProcessState {
@@ -23,17 +23,38 @@ struct alignas(64) ProcessState {
 };
 static_assert(sizeof(ProcessState) == 64, "one cache line");
 
+// An operation of ttnn that a thread called lately.
+struct RecentOperation {
+    const void* object;
+    uint32_t operation, blob;  // as in ThreadState
+};
+
+// A buffer that the operation made which the thread is in.
+struct FreshBuffer {
+    uint64_t address, sequence;
+    uint32_t slot, operation;
+    const Stack* stack;
+};
+
+constexpr uint32_t kRecentOperations = 32, kMostFresh = 32;
+
 struct alignas(64) ThreadState {
     const void* passing;        // an exception on its way through a hook; hooks around it see it too
-    OperationName* operation;   // of ttnn, that this thread is in
     const Stack* inside;        // while this thread is in ttnn without the GIL
     const Stack* seen;          // by the hook that runs now
     uint32_t loading_binaries;  // calls that are not finished
     uint32_t fresh_count;       // buffers that the operation made
-    uint32_t pid, id;           // its thread id, asked in that process
+    uint32_t pid, id;           // its thread id, asked in that process; blobs are of the store of that process
+    uint32_t operation;         // number of the ttnn operation that this thread is in; 0: none
+    uint32_t operation_blob;    // its name; 0: to be looked up
     bool taking_stack;
+    // In this struct as well, so that the thread's memory is looked up only once.
+    alignas(64) RecentOperation recent[kRecentOperations];  // by a hash of the object
+    FreshBuffer fresh[kMostFresh];
 };
-static_assert(sizeof(ThreadState) == 64, "one cache line");
+static_assert(offsetof(ThreadState, recent) == 64, "one cache line before it");
+// More would not fit into what glibc keeps for libraries that are loaded later.
+static_assert(sizeof(ThreadState) <= 1600);
 
 extern ProcessState of_process;
 extern __thread ThreadState of_thread;  // as thread_local, but other files access it without a call

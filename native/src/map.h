@@ -36,7 +36,26 @@ public:
         return true;
     }
 
-    // The same, unless it is there.
+    // The value of a key, which is added first if it is not there. nullptr if there is no memory. The pointer is good
+    // until the next change.
+    [[gnu::hot]] uint32_t* find_or_add(uint64_t key, bool& added) {
+        added = false;
+        if (2 * (count_ + 1) > capacity() && !grow()) {
+            return find(key);
+        }
+        uint32_t at = home(key);
+        for (; entries_[at].taken; at = (at + 1) & mask_) {
+            if (entries_[at].key == key) {
+                return &entries_[at].value;
+            }
+        }
+        entries_[at] = {key, 0, 1};
+        count_++;
+        added = true;
+        return &entries_[at].value;
+    }
+
+    // The same as insert(), unless it is there.
     bool insert_once(uint64_t key, uint32_t value) { return find(key) != nullptr || insert(key, value); }
 
     bool erase(uint64_t key) {
@@ -44,6 +63,12 @@ public:
         if (value == nullptr) {
             return false;
         }
+        erase_found(value);
+        return true;
+    }
+
+    // Erases the entry of a value that was found.
+    void erase_found(uint32_t* value) {
         uint32_t hole = static_cast<uint32_t>(
             reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) - offsetof(Entry, value)) - entries_);
         // Close the gap: entries that were pushed past the hole move back.
@@ -60,7 +85,6 @@ public:
         }
         entries_[hole].taken = 0;
         count_--;
-        return true;
     }
 
     uint32_t size() const { return count_; }

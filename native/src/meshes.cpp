@@ -93,16 +93,17 @@ void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t ea
 // Two meshes with allocators of their own may have the same chips, and then their programs take turns there.
 void Meshes::find_neighbours(uint16_t index) noexcept {
     const std::vector<uint16_t>& chips = open_[index].chips;
-    launched_[index] = {index, 0, 0};
+    open_[index].neighbours = index;
+    open_[index].workload = open_[index].workload_before = 0;
     for (size_t i = 0; i < open_.size(); i++) {
         const OpenMesh& other = open_[i];
         bool shares =
             i != index && other.allocator != nullptr &&
             std::find_first_of(chips.begin(), chips.end(), other.chips.begin(), other.chips.end()) != chips.end();
-        const uint16_t theirs = launched_[i].neighbours, ours = launched_[index].neighbours;
+        const uint16_t theirs = open_[i].neighbours, ours = open_[index].neighbours;
         if (shares && theirs != ours) {
             for (size_t mesh = 0; mesh < open_.size(); mesh++) {
-                launched_[mesh].neighbours = launched_[mesh].neighbours == theirs ? ours : launched_[mesh].neighbours;
+                open_[mesh].neighbours = open_[mesh].neighbours == theirs ? ours : open_[mesh].neighbours;
             }
         }
     }

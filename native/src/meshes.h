@@ -16,12 +16,19 @@ constexpr uint16_t kNoMesh = 0xffff;  // an index that stands for none
 // What the agent knows of a mesh beside what readers see of it (Mesh in layout.h). A submesh has only chips and grid:
 // it shares the allocator of its parent, where its buffers are counted.
 struct alignas(64) OpenMesh {
-    // Every buffer changes these; they are one cache line.
+    // Every buffer and every launch changes these; they are one cache line.
     uint64_t reserved[kBufferTypes];  // bytes per bank of the live buffers
-    uint64_t buffers;                 // live ones
+    uint32_t buffers;                 // live ones
     uint32_t unit;                    // what sizes in a bank are rounded up to
-    uint32_t events;                  // allocations and frees so far
-    uint64_t lowest_l1;  // address of the L1 buffers allocated since the workload that ran last began to run
+    // Of the L1 buffers allocated since the workload that ran last began to run. Addresses in L1 have fewer bits.
+    uint32_t lowest_l1;
+    uint32_t workload;         // that ran last; 0: none, or its next launch is to be recorded as well
+    uint32_t workload_before;  // the same, but it stays
+    uint16_t events;           // allocations and frees so far, modulo 2^16
+    // Meshes with the same number may have chips in common, directly or by way of others. Then a launch on one counts
+    // as one on each of them, so that too many are recorded rather than too few. The number is the index of the mesh
+    // that has their launches, nearly always its own.
+    uint16_t neighbours;
 
     uint64_t next_audit;  // CLOCK_MONOTONIC, nanoseconds
     void* allocator;      // nullptr: closed, or a submesh
@@ -72,26 +79,26 @@ public:
     // Is this launch to be recorded? Not if the workload ran last on the mesh: it changes nothing then. It is recorded
     // again if an L1 buffer was allocated lower than before: the room between program and buffers is then another.
     [[gnu::hot]] bool launched(uint16_t index, uint32_t workload) noexcept {
-        Launched& last = launched_[launched_[index].neighbours];
+        OpenMesh& last = open_[open_[index].neighbours];
         if (last.workload == workload) {
             return false;
         }
-        if (last.before != workload) {
-            last.before = workload;
-            open_[index].lowest_l1 = ~uint64_t{0};
+        if (last.workload_before != workload) {
+            last.workload_before = workload;
+            open_[index].lowest_l1 = kNoAddress;
         }
         last.workload = workload;
         return true;
     }
     // The next launch of this workload there is to be recorded in any case.
     void forget_launch(uint16_t index, uint32_t workload) noexcept {
-        Launched& last = launched_[launched_[index].neighbours];
+        OpenMesh& last = open_[open_[index].neighbours];
         last.workload = last.workload == workload ? 0 : last.workload;
     }
     [[gnu::hot]] void allocated_l1(uint16_t index, uint64_t address) noexcept {
         if (__builtin_expect(address < open_[index].lowest_l1, 0)) {
-            open_[index].lowest_l1 = address;
-            launched_[launched_[index].neighbours].workload = 0;
+            open_[index].lowest_l1 = static_cast<uint32_t>(address);
+            open_[open_[index].neighbours].workload = 0;
         }
     }
 
@@ -100,26 +107,18 @@ public:
     bool is_ignored(void* allocator) const noexcept { return ignored_.find(key_of(allocator)) != nullptr; }
 
 private:
+    static constexpr uint32_t kNoAddress = ~uint32_t{0};
+
     static uint64_t key_of(void* allocator) { return reinterpret_cast<uint64_t>(allocator); }
     [[gnu::hot]] uint16_t look_up(void* allocator) noexcept;
     uint16_t free_index() const noexcept;
     void find_neighbours(uint16_t index) noexcept;
     void set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier);
 
-    struct Launched {
-        // Meshes with the same number may have chips in common, directly or by way of others. Then a launch on one
-        // counts as one on each of them, so that too many are recorded rather than too few. The number is the index of
-        // the mesh with their launches, nearly always the same: so both are on one cache line.
-        uint16_t neighbours;
-        uint32_t workload;  // that ran last; 0: none, or its next launch is to be recorded as well
-        uint32_t before;    // the same, but it stays
-    };
-
     Store& store_;
     void* last_allocator_ = nullptr;
     uint16_t last_found_ = 0;
     uint16_t last_set_ = 0;
-    Launched launched_[kMeshes] = {};
     std::vector<OpenMesh> open_;  // by the index of the Mesh; its room is reserved
     Map allocators_;              // AllocatorImpl -> index
     Map ignored_;                 // AllocatorImpl -> 1

@@ -332,7 +332,6 @@ const Metal* make(uintptr_t address) {
     metal.deallocate_buffer = metal.hooks[kHook_deallocate_buffer];
     metal.enqueue = metal.hooks[kHook_enqueue];
     metal.compile_workload = metal.hooks[kHook_compile_workload];
-    metal.finalize_workload = metal.hooks[kHook_finalize_workload];
     metal.load_binaries = metal.hooks[kHook_load_binaries];
     metal.buffer_per_bank = metal.calls[kCall_buffer_per_bank];
     __atomic_store_n(&metal.end, object.end, __ATOMIC_RELEASE);
@@ -379,7 +378,7 @@ const Metal* resolve(uintptr_t caller) {
     return metal;
 }
 
-[[gnu::hot]] const Metal* known(uintptr_t caller) noexcept {
+const Metal* known(uintptr_t caller) noexcept {
     int copies_now = copy_count.load(std::memory_order_acquire);
     for (int i = 0; i < copies_now; i++) {
         if (caller >= copy(i).begin && caller < copy(i).end) {
@@ -434,6 +433,22 @@ const Metal& other_metal_of(void* caller) noexcept {
         std::abort();
     }
     return *metal;
+}
+
+const Metal& metal_of_other_launcher(void* caller) noexcept {
+    const Metal& metal = metal_of(caller);
+    uintptr_t address = reinterpret_cast<uintptr_t>(caller);
+    pthread_mutex_lock(&resolving);
+    for (int i = 0; i < caller_count.load(std::memory_order_relaxed); i++) {
+        const Caller& object = callers[i];
+        if (first_copy.launcher_end == 0 && object.metal == &first_copy && address >= object.begin &&
+            address < object.end) {
+            first_copy.launcher_begin = object.begin;
+            __atomic_store_n(&first_copy.launcher_end, object.end, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&resolving);
+    return metal;
 }
 
 }  // namespace ttmem

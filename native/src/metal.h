@@ -49,12 +49,13 @@ struct Returned {
 
 // One loaded copy of libtt_metal.so. What a cached operation needs comes first, on two cache lines.
 struct alignas(64) Metal {
-    uintptr_t begin, end;  // where it lies
-    uint64_t coverage;     // bit per kind that can be seen
-    BufferFields fields;
+    uintptr_t begin, end;                    // where it lies
+    uintptr_t launcher_begin, launcher_end;  // where the object lies that launched first: _ttnncpp.so
+    uint64_t coverage;                       // bit per kind that can be seen
     // Of those below, once more.
-    void *allocate_buffer, *deallocate_buffer;
-    void *buffer_per_bank, *enqueue, *compile_workload, *finalize_workload, *load_binaries;
+    void *allocate_buffer, *deallocate_buffer, *enqueue;
+    void *buffer_per_bank, *compile_workload, *load_binaries;
+    BufferFields fields;
 
     uintptr_t code_end;  // as end, but known earlier
     void* hooks[kHookCount];
@@ -124,14 +125,25 @@ void stand_in_for_missing(Metal& metal, int number) noexcept;
 
 // Nearly always the only copy: looked at first.
 extern Metal first_copy;
-[[gnu::hot]] const Metal& other_metal_of(void* caller) noexcept;
+const Metal& other_metal_of(void* caller) noexcept;
 
 // The copy that the code at this address belongs to or links against. Never fails: a hook that was reached has a
 // real function behind it.
 inline const Metal& metal_of(void* caller) noexcept {
     uintptr_t address = reinterpret_cast<uintptr_t>(caller);
     uintptr_t end = __atomic_load_n(&first_copy.end, __ATOMIC_ACQUIRE);  // 0 until it is complete
-    return address < end && address >= first_copy.begin ? first_copy : other_metal_of(caller);
+    bool first = address < end && address >= first_copy.begin;
+    return __builtin_expect(first, 1) ? first_copy : other_metal_of(caller);
+}
+
+const Metal& metal_of_other_launcher(void* caller) noexcept;
+
+// The same for a function that tt-metal does not call itself: ttnn does.
+inline const Metal& metal_of_launcher(void* caller) noexcept {
+    uintptr_t address = reinterpret_cast<uintptr_t>(caller);
+    uintptr_t end = __atomic_load_n(&first_copy.launcher_end, __ATOMIC_ACQUIRE);  // 0 until it is known
+    bool first = address < end && address >= first_copy.launcher_begin;
+    return __builtin_expect(first, 1) ? first_copy : metal_of_other_launcher(caller);
 }
 
 }  // namespace ttmem

@@ -12,6 +12,7 @@
 // Every method wants the store's lock held.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -100,23 +101,24 @@ private:
     void reach_l1(uint32_t chip) noexcept;
     const Meter& meter_of(Gauge gauge, uint32_t chip) const noexcept;
 
+    // Arrays are in memory of their own, so that what every hook needs lies close together: these two come first.
     Meter* meters_ = nullptr;
+    std::vector<MeteredMesh> meshes_ = std::vector<MeteredMesh>(kMeshes);  // by index, as the next two
+    std::vector<Several> several_ = std::vector<Several>(kMeshes);
+    std::vector<Bits> chips_ = std::vector<Bits>(kMeshes);
     Header* header_ = nullptr;
     Group* groups_ = nullptr;
     Window* windows_ = nullptr;
     OpenPhase* phases_ = nullptr;
-    // By index. In memory of their own, so that what every hook needs lies close together.
-    std::vector<MeteredMesh> meshes_ = std::vector<MeteredMesh>(kMeshes);
-    std::vector<Several> several_ = std::vector<Several>(kMeshes);
-    std::vector<Bits> chips_ = std::vector<Bits>(kMeshes);
     Bits seen_{};
-    uint16_t meter_of_[kGauges][kChips] = {};  // kNotYet: the chip never counted anything of that gauge
-    std::vector<uint16_t> buffers_in_l1_;      // meters of that pool
-    uint64_t open_phases_ = 0;                 // bit per row
+    // By gauge and chip. kNotYet: the chip never counted anything of that gauge.
+    std::vector<std::array<uint16_t, kChips>> meter_of_ = std::vector<std::array<uint16_t, kChips>>(kGauges);
+    std::vector<uint16_t> buffers_in_l1_;  // meters of that pool
+    uint64_t open_phases_ = 0;             // bit per row
     // The most that buffers and programs together were in L1, by chip and of all, since the peaks were last reset.
     // Their meters are split at different times, so this is no meter: it is brought up to date whenever programs
     // change.
-    uint64_t l1_peaks_[kChips + 1] = {};
+    std::vector<uint64_t> l1_peaks_ = std::vector<uint64_t>(kChips + 1);
 };
 
 }  // namespace ttmem

@@ -13,56 +13,46 @@
 
 namespace ttmem {
 
-struct OperationName {
-    const void* object;
-    Store* store;  // whose blob it is: after a fork it is another store's
-    uint32_t blob;
-    char text[116];
-};
-
 namespace {
 
 using CallSlot = void* (*)(void*, void*, void*);
 constexpr int kTpCall = 50;            // Py_tp_call
 constexpr size_t kTpCallOffset = 128;  // of tp_call in PyTypeObject; checked against PyType_GetSlot
 
-using Name = OperationName;
+struct Name {
+    uint32_t pid;  // of the process in whose store the blob is
+    uint32_t blob;
+    char text[120];
+};
 
 constexpr uint32_t kMostNames = 4096;
 SpinLock naming;
-Map* known = nullptr;  // operation object -> index
-Name* names = nullptr;
-uint32_t name_count = 0;
+Map* known = nullptr;   // operation object -> number of its name
+Name* names = nullptr;  // by number; there is no number 0
+uint32_t last_name = 0;
 Map* causes = nullptr;  // operation, stack and shape -> blob
 Store* causes_store = nullptr;
 
 CallSlot& call_slot(void* type) { return *reinterpret_cast<CallSlot*>(static_cast<char*>(type) + kTpCallOffset); }
 
-// The names a thread used last: most calls are of few operations, and a look here takes no lock.
-struct Recent {
-    const void* object;
-    Name* name;
-};
-constexpr size_t kRecent = 16;
-thread_local Recent recent[kRecent];
-
-[[gnu::cold, gnu::noinline]] Name* find_or_ask(void* self);
+uint32_t find_or_ask(void* self);
 
 // Blob with nothing but the name of an operation.
-uint32_t plain_cause(Store& store, Name* name) noexcept {
-    if (name == nullptr) {
+uint32_t plain_cause(Store& store, uint32_t operation) noexcept {
+    if (operation == 0) {
         return 0;
     }
-    if (name->store != &store) {
-        name->blob = store.text(name->text);
-        name->store = &store;
+    Name& name = names[operation];
+    if (name.pid != store.header()->pid) {
+        name.blob = store.text(name.text);
+        name.pid = store.header()->pid;
     }
-    return name->blob;
+    return name.blob;
 }
 
 // Blob that names an operation, the shape of what it made, and where in Python that was: lines in this order.
-uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) noexcept {
-    uint32_t plain = plain_cause(store, name);
+uint32_t cause(Store& store, uint32_t operation, const Stack* where, const char* shape) noexcept {
+    uint32_t plain = plain_cause(store, operation);
     if (where != nullptr && where->number == 0) {
         store.header()->blobs_full++;
         where = nullptr;
@@ -86,7 +76,7 @@ uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) 
         return plain;
     }
     char text[4096];
-    int length = std::snprintf(text, sizeof(text), "%s\n%s\n%s", name == nullptr ? "" : name->text, shape,
+    int length = std::snprintf(text, sizeof(text), "%s\n%s\n%s", operation == 0 ? "" : names[operation].text, shape,
                                where == nullptr ? "" : where->text);
     uint32_t size = static_cast<uint32_t>(length) < sizeof(text) ? static_cast<uint32_t>(length) : sizeof(text) - 1;
     uint32_t blob = store.blob(text, size);
@@ -97,20 +87,31 @@ uint32_t cause(Store& store, Name* name, const Stack* where, const char* shape) 
     return blob;
 }
 
-// Runs with the GIL held and no Python error set.
-Name* name_of(void* self) {
-    Recent& slot = recent[(reinterpret_cast<uint64_t>(self) >> 4) % kRecent];
-    if (slot.object != self) {
-        slot = {self, find_or_ask(self)};
+[[gnu::cold, gnu::noinline]] void remember(RecentOperation& slot, void* self) {
+    Store::thread_id();  // what was remembered in another process is forgotten first
+    slot = {self, find_or_ask(self), 0};
+    if (Agent* agent = Agent::started()) {
+        Locked held(agent->store.lock);
+        slot.blob = plain_cause(agent->store, slot.operation);
     }
-    return slot.name;
 }
 
-Name* find_or_ask(void* self) {
+// Most calls are of few operations, and a look at these takes no lock. Runs with the GIL held and no Python error set.
+const RecentOperation& recent_of(void* self) {
+    // Operations are neighbours in memory: all bits of the address are to count.
+    const uint64_t hash = reinterpret_cast<uint64_t>(self) * 0x9e3779b97f4a7c15ull >> 32;
+    RecentOperation& slot = of_thread.recent[hash % kRecentOperations];
+    if (__builtin_expect(slot.object != self || of_thread.pid != of_process.pid, 0)) {
+        remember(slot, self);
+    }
+    return slot;
+}
+
+uint32_t find_or_ask(void* self) {
     {
         Locked held(naming);
-        if (const uint32_t* index = known->find(reinterpret_cast<uint64_t>(self))) {
-            return &names[*index];
+        if (const uint32_t* number = known->find(reinterpret_cast<uint64_t>(self))) {
+            return *number;
         }
     }
     const char* text = nullptr;
@@ -122,11 +123,11 @@ Name* find_or_ask(void* self) {
         python.clear_error();
     }
     Locked held(naming);
-    Name* made = nullptr;
-    if (text != nullptr && name_count < kMostNames && known->insert(reinterpret_cast<uint64_t>(self), name_count)) {
-        made = &names[name_count++];
-        made->object = self;
-        std::snprintf(made->text, sizeof(made->text), "%s", text);
+    uint32_t made = 0;
+    if (text != nullptr && last_name + 1 < kMostNames &&
+        known->insert(reinterpret_cast<uint64_t>(self), last_name + 1)) {
+        made = ++last_name;
+        std::snprintf(names[made].text, sizeof(Name::text), "%s", text);
     }
     if (value != nullptr) {
         python.release(value);
@@ -136,14 +137,6 @@ Name* find_or_ask(void* self) {
 
 // -- shapes: what an operation returned, beside the buffers that were allocated in it ------------------------------
 
-struct Fresh {
-    uint64_t address, sequence;
-    uint32_t slot;
-    Name* name;
-    const Stack* stack;
-};
-constexpr uint32_t kMostFresh = 32;
-thread_local Fresh fresh[kMostFresh];
 void* tensor_type = nullptr;
 struct Words {
     void *address, *shape, *dtype, *layout, *member;  // Python's, and kept
@@ -215,7 +208,7 @@ uint64_t address_of(void* tensor) {
 void describe(void* tensor, uint32_t from) {
     uint64_t address = address_of(tensor);
     for (uint32_t i = from; address != 0 && i < of_thread.fresh_count; i++) {
-        if (fresh[i].address != address) {
+        if (of_thread.fresh[i].address != address) {
             continue;
         }
         char text[256] = "";
@@ -229,10 +222,10 @@ void describe(void* tensor, uint32_t from) {
         if (Agent* agent = Agent::started()) {
             Store& store = agent->store;
             Locked held(store.lock);
-            uint32_t blob = cause(store, fresh[i].name, fresh[i].stack, text);
-            store.rename(fresh[i].slot, fresh[i].sequence, blob);
+            uint32_t blob = cause(store, of_thread.fresh[i].operation, of_thread.fresh[i].stack, text);
+            store.rename(of_thread.fresh[i].slot, of_thread.fresh[i].sequence, blob);
         }
-        fresh[i].address = 0;
+        of_thread.fresh[i].address = 0;
         return;
     }
 }
@@ -275,8 +268,8 @@ bool pass_over(void* object, uint32_t from, int deeper) {
         seen = true;
         uint64_t address = address_of(object);
         for (uint32_t i = from; i < of_thread.fresh_count; i++) {
-            if (fresh[i].address == address) {
-                fresh[i].address = 0;
+            if (of_thread.fresh[i].address == address) {
+                of_thread.fresh[i].address = 0;
             }
         }
     } else if (type == python.tuple_type || type == python.list_type) {
@@ -300,7 +293,7 @@ bool pass_over(void* object, uint32_t from, int deeper) {
 }
 
 // Runs with the GIL held and no Python error set.
-[[gnu::cold, gnu::noinline]] void tell_kept(void* result, uint32_t from, const Name* name) {
+[[gnu::cold, gnu::noinline]] void tell_kept(void* result, uint32_t from, uint32_t operation) {
     Agent* agent = Agent::started();
     if (agent == nullptr || tensor_type == nullptr || !pass_over(result, from, kDeepest)) {
         return;
@@ -308,9 +301,10 @@ bool pass_over(void* object, uint32_t from, int deeper) {
     Store& store = agent->store;
     Locked held(store.lock);
     for (uint32_t i = from; i < of_thread.fresh_count; i++) {
-        Kind kind = store.table()[fresh[i].slot].kind;
-        if (fresh[i].address != 0 && fresh[i].name == name && (kind == Kind::kDram || kind == Kind::kL1)) {
-            store.mark(fresh[i].slot, fresh[i].sequence, kKept);
+        Kind kind = store.table()[of_thread.fresh[i].slot].kind;
+        if (of_thread.fresh[i].address != 0 && of_thread.fresh[i].operation == operation &&
+            (kind == Kind::kDram || kind == Kind::kL1)) {
+            store.mark(of_thread.fresh[i].slot, of_thread.fresh[i].sequence, kKept);
         }
     }
 }
@@ -320,19 +314,22 @@ bool pass_over(void* object, uint32_t from, int deeper) {
     if (of_process.paused.load(std::memory_order_relaxed)) {
         return of_process.real_call(self, arguments, keywords);
     }
-    Name* outer = of_thread.operation;
-    uint32_t before = outer == nullptr ? 0 : of_thread.fresh_count;
+    uint32_t outer = of_thread.operation;
+    uint32_t before = outer == 0 ? 0 : of_thread.fresh_count;
     of_thread.fresh_count = before;
-    Name* name = of_thread.operation = name_of(self);
+    const RecentOperation& found = recent_of(self);
+    const uint32_t operation = of_thread.operation = found.operation;
+    of_thread.operation_blob = found.blob;
     uint32_t made_before = of_process.programs_made.load(std::memory_order_relaxed);
     void* result = of_process.real_call(self, arguments, keywords);
     of_thread.operation = outer;
+    of_thread.operation_blob = 0;
     if (of_thread.fresh_count > before && result != nullptr) {
         if (of_process.stacks_wanted) {
             describe_all(result, before);
         }
         if (__builtin_expect(of_process.programs_made.load(std::memory_order_relaxed) != made_before, 0)) {
-            tell_kept(result, before, name);
+            tell_kept(result, before, operation);
         }
     }
     return result;
@@ -359,14 +356,12 @@ bool follow_type(void* module, const char* name) {
 
 }  // namespace
 
-uint32_t operation(Store& store) noexcept {
-    const Stack* where = stack();
-    return where == nullptr ? plain_cause(store, of_thread.operation) : cause(store, of_thread.operation, where, "");
-}
+uint32_t look_up_operation(Store& store) noexcept { return cause(store, of_thread.operation, stack(), ""); }
 
 void made(uint32_t slot, const Record& record) noexcept {
-    if (of_thread.operation != nullptr && of_thread.fresh_count < kMostFresh) {
-        fresh[of_thread.fresh_count++] = {record.address, record.sequence, slot, of_thread.operation, stack()};
+    if (of_thread.operation != 0 && of_thread.fresh_count < kMostFresh) {
+        of_thread.fresh[of_thread.fresh_count++] = {record.address, record.sequence, slot, of_thread.operation,
+                                                    stack()};
     }
 }
 

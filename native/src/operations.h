@@ -5,13 +5,18 @@
 
 #include <cstdint>
 
+#include "stacks.h"
 #include "store.h"
 
 namespace ttmem {
 
 // Blob with the name of the operation this thread is in, and with its Python stack if those are taken; 0 if neither is
 // known. Wants the store's lock.
-[[gnu::hot]] uint32_t operation(Store& store) noexcept;
+[[gnu::cold]] uint32_t look_up_operation(Store& store) noexcept;
+inline uint32_t operation(Store& store) noexcept {
+    bool known = of_thread.operation_blob != 0 && of_thread.pid == of_process.pid && stack() == nullptr;
+    return __builtin_expect(known, 1) ? of_thread.operation_blob : look_up_operation(store);
+}
 
 // A buffer was put into the live table: when the operation returns, the shape of its tensor will be known, and whether
 // it has one.

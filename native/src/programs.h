@@ -62,7 +62,7 @@ private:
         bool has_mesh, compiled, ring_known;
     };
 
-    struct Workload {
+    struct alignas(64) Workload {  // one cache line
         uint32_t number;
         uint32_t first;  // of its programs, an index + 1
         // What a launch needs: of every program is known how much of the kernel ring it uses, and this of one of them.
@@ -86,12 +86,13 @@ private:
     void move_to(Program& program, uint16_t mesh);
     void remove(Program& program) noexcept;
 
+    // What a launch needs comes first.
     Store& store_;
     Meshes& meshes_;
-    Map indices_;           // ProgramImpl -> index
     Map workload_indices_;  // MeshWorkloadImpl -> index
-    std::vector<Program> programs_;
     std::vector<Workload> workloads_;
+    Map indices_;  // ProgramImpl -> index
+    std::vector<Program> programs_;
     std::vector<uint32_t> spare_, spare_workloads_;  // indices
     SlotArray<uint32_t> next_part_;                  // slot -> slot + 1 of the next part of the same program
     uint32_t last_number_ = 0, last_workload_ = 0;

@@ -117,6 +117,8 @@ __thread ThreadState of_thread{};
 
 uint32_t Store::ask_thread_id() noexcept {
     of_thread.pid = of_process.pid;
+    of_thread.operation_blob = 0;  // after a fork these are of another store
+    std::memset(of_thread.recent, 0, sizeof(of_thread.recent));
     of_thread.id = static_cast<uint32_t>(syscall(SYS_gettid));
     return of_thread.id;
 }
@@ -167,7 +169,8 @@ bool Store::create(uint32_t pid) noexcept {
     header_->blobs_at = kBlobsAt;
     header_->blobs_size = kBlobBytes;
     header_->blobs_used = 8;  // so that no blob has number 0
-    header_->started = now();
+    header_->started = monotonic_time();
+    clock_.use_counter_if_trusted();
     metering.begin(header_, at<Meter>(kMetersAt), at<Group>(kGroupsAt), at<Window>(kWindowsAt),
                    at<OpenPhase>(kPhasesAt));
     __atomic_store_n(&header_->magic, kMagic, __ATOMIC_RELEASE);
@@ -269,11 +272,18 @@ void Store::forget(uint32_t slot) noexcept {
 }
 
 void Store::free(uint32_t slot, uint8_t flags) noexcept {
-    const Record allocation = table()[slot];
-    append(Event::kFreed, [&](Record& r) {
-        r = allocation;
-        r.flags = static_cast<uint8_t>(allocation.flags | flags);
-        r.slot = slot;
+    const Record& allocation = table()[slot];
+    const uint64_t time = clock_.now();
+    const uint32_t thread = thread_id();
+    write([&](Record& record) {
+        constexpr size_t kFrom = offsetof(Record, time);  // nobody wrote to it lately, so a block is fast here
+        std::memcpy(reinterpret_cast<char*>(&record) + kFrom, reinterpret_cast<const char*>(&allocation) + kFrom,
+                    sizeof(Record) - kFrom);
+        record.time = time;
+        record.event = Event::kFreed;
+        record.flags = static_cast<uint8_t>(record.flags | flags);
+        record.thread = thread;
+        record.slot = slot;
     });
     forget(slot);
 }

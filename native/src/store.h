@@ -3,12 +3,11 @@
 // wants the lock held; nothing here calls out of the agent or makes a system call, except when a map has to grow.
 #pragma once
 
-#include <time.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 
+#include "clock.h"
 #include "hot_state.h"
 #include "layout.h"
 #include "map.h"
@@ -75,7 +74,20 @@ struct Cores {
 };
 
 class Store {
+    // What every record needs comes first: with the first two pointers of the meters it is less than two cache lines.
 public:
+    SpinLock lock;
+
+private:
+    uint32_t free_count_ = 0;
+    Header* header_ = nullptr;
+    uint64_t window_end_ = kWindowRecords + 1;  // the first record that is not in the window that is open
+    uint32_t* free_slots_ = nullptr;
+    Clock clock_;
+
+public:
+    Metering metering;  // of what is in the live table
+
     // Lays out a fresh memory file. Returns false if there is no memory at all.
     bool create(uint32_t pid) noexcept;
     void destroy() noexcept;
@@ -90,9 +102,6 @@ public:
     Chip* chips() const { return at<Chip>(kChipsAt); }
     Record* ring() const { return at<Record>(kRingAt); }
     Record* table() const { return at<Record>(kTableAt); }
-
-    SpinLock lock;
-    Metering metering;  // of what is in the live table
 
     // Writes the next record: `fill` sets the fields that have no default.
     template <typename Fill>
@@ -154,11 +163,6 @@ public:
     uint32_t text(const char* text) noexcept { return blob(text, static_cast<uint32_t>(std::strlen(text))); }
     uint32_t core_set(const Cores& cores) noexcept { return blob(cores.rows, cores.height() * 8); }
 
-    static uint64_t now() noexcept {
-        timespec time;
-        clock_gettime(CLOCK_MONOTONIC, &time);
-        return static_cast<uint64_t>(time.tv_sec) * 1000000000u + static_cast<uint64_t>(time.tv_nsec);
-    }
     static uint32_t thread_id() noexcept {
         return __builtin_expect(of_thread.pid == of_process.pid, 1) ? of_thread.id : ask_thread_id();
     }
@@ -189,24 +193,29 @@ private:
         to.name = from.name;
     }
 
-    // Writes a record into the next slot of the ring, with its time and thread.
-    inline __attribute__((always_inline)) Record& write(Record& fresh) noexcept {
+    // Writes the next record of the ring: `fill` sets all its fields but the sequence.
+    template <typename Fill>
+    inline __attribute__((always_inline)) Record& write(Fill fill) noexcept {
         const uint64_t sequence = header_->head + 1;
         if (__builtin_expect(sequence == window_end_, 0)) {
             next_window(sequence);
         }
-        fresh.time = now();
-        fresh.thread = thread_id();
         Record& record = ring()[sequence & (kRingSlots - 1)];
         // While a slot is overwritten, no reader may take it for its old or its new record.
         __atomic_store_n(&record.sequence, 0, __ATOMIC_RELAXED);
         std::atomic_thread_fence(std::memory_order_release);
-        set_fields(record, fresh);
+        fill(record);
         __atomic_store_n(&record.sequence, sequence, __ATOMIC_RELEASE);
         __atomic_store_n(&header_->head, sequence, __ATOMIC_RELEASE);
         // The ring is larger than the caches: the slot after next is fetched before it is needed.
         __builtin_prefetch(&ring()[(sequence + 2) & (kRingSlots - 1)], 1);
         return record;
+    }
+    // The same with the fields of `fresh`, which gets its time and thread here.
+    inline __attribute__((always_inline)) Record& write(Record& fresh) noexcept {
+        fresh.time = clock_.now();
+        fresh.thread = thread_id();
+        return write([&](Record& record) { set_fields(record, fresh); });
     }
 
     // The fields of a slot in the table are complete: it counts from now on.
@@ -222,13 +231,9 @@ private:
     static uint32_t ask_thread_id() noexcept;
     [[gnu::cold]] void next_window(uint64_t first) noexcept;
 
-    Header* header_ = nullptr;
-    uint64_t window_end_ = kWindowRecords + 1;  // the first record that is not in the window that is open
     int fd_ = -1;
     bool short_ = false;
     Map blobs_;
-    uint32_t* free_slots_ = nullptr;
-    uint32_t free_count_ = 0;
 };
 
 }  // namespace ttmem
