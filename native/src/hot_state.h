@@ -39,7 +39,7 @@ struct FreshBuffer {
 constexpr uint32_t kRecentOperations = 32, kMostFresh = 32;
 
 struct alignas(64) ThreadState {
-    const void* passing;        // an exception on its way through a hook; hooks around it see it too
+    const void* passing;        // an exception that was reported; hooks and operations around it see it, too
     const Stack* inside;        // while this thread is in ttnn without the GIL
     const Stack* seen;          // by the hook that runs now
     uint32_t loading_binaries;  // calls that are not finished

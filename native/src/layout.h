@@ -51,7 +51,8 @@ enum class Event : uint8_t {
     kCacheCleared = 9,  // the program cache of a mesh was emptied on request
     kPhaseBegan = 10,   // of the workload's own naming: address = its number, size = that of the phase around it or 0
     kPhaseEnded = 11,   // address = its number
-    kFailed = 12,       // tt-metal threw: name = its text, cores = blob of the operation and stack, or 0
+    kFailed = 12,       // tt-metal threw, or an operation found too little L1 for itself: name = its text, cores = blob
+                        // of the operation and stack, or 0
     kNamed = 13,        // more is known of the allocation in that table slot: name = blob, cores as they were
 };
 

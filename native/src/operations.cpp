@@ -309,6 +309,44 @@ bool pass_over(void* object, uint32_t from, int deeper) {
     }
 }
 
+// -- operations that find too little L1 by a calculation of their own -------------------------------------------------
+
+// Is an error about an amount of L1? Whether it is a message that is known is decided by readers; this keeps most
+// others out of the ring. What follows is the backtrace.
+bool speaks_of_l1(const char* text) {
+    const char* end = std::strstr(text, "\nbacktrace:");
+    const auto has = [&](const char* words) {
+        const char* found = std::strstr(text, words);
+        return found != nullptr && (end == nullptr || found < end);
+    };
+    return has("L1") && (has(" B") || has("bytes") || has("capacity"));
+}
+
+// An operation raised an error. If no hook has seen the exception, the operation requested nothing: it compared what it
+// needs with what is there. Runs with the GIL held and the error set, and leaves it as it was.
+[[gnu::cold, gnu::noinline]] void tell_refusal() {
+    Agent* agent = Agent::started();
+    if (of_thread.passing != nullptr || agent == nullptr || python.error_type == nullptr ||
+        python.error_type() != *python.runtime_error) {
+        return;
+    }
+    void *type = nullptr, *value = nullptr, *traceback = nullptr;
+    python.take_error(&type, &value, &traceback);
+    void* message = value == nullptr ? nullptr : python.as_text(value);
+    const char* text = message == nullptr ? nullptr : python.utf8(message);
+    if (text == nullptr) {
+        python.clear_error();
+    } else if (speaks_of_l1(text)) {
+        look_at_stack();
+        agent->failed(text, nullptr, nullptr, nullptr);
+        of_thread.passing = &of_thread;  // operations around it see the error, too
+    }
+    if (message != nullptr) {
+        python.release(message);
+    }
+    python.set_error(type, value, traceback);
+}
+
 // Stands in for the call slot of ttnn's operation types. Python's errors are return values here.
 [[gnu::hot]] void* called(void* self, void* arguments, void* keywords) {
     if (of_process.paused.load(std::memory_order_relaxed)) {
@@ -320,8 +358,12 @@ bool pass_over(void* object, uint32_t from, int deeper) {
     const RecentOperation& found = recent_of(self);
     const uint32_t operation = of_thread.operation = found.operation;
     of_thread.operation_blob = found.blob;
+    of_thread.passing = nullptr;
     uint32_t made_before = of_process.programs_made.load(std::memory_order_relaxed);
     void* result = of_process.real_call(self, arguments, keywords);
+    if (__builtin_expect(result == nullptr, 0)) {
+        tell_refusal();
+    }
     of_thread.operation = outer;
     of_thread.operation_blob = 0;
     if (of_thread.fresh_count > before && result != nullptr) {

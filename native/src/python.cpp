@@ -18,6 +18,9 @@ bool find(Python& p) {
         return function != nullptr;
     };
     get(p.frame_position, "PyFrame_GetLasti");
+    bool errors = get(p.error_type, "PyErr_Occurred") && get(p.take_error, "PyErr_Fetch") &&
+                  get(p.set_error, "PyErr_Restore") && get(p.runtime_error, "PyExc_RuntimeError");
+    p.error_type = errors ? p.error_type : nullptr;
     p.tuple_type = dlsym(RTLD_DEFAULT, "PyTuple_Type");
     p.list_type = dlsym(RTLD_DEFAULT, "PyList_Type");
     int plain = 0;

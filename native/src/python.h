@@ -17,6 +17,11 @@ struct Python {
     unsigned long long (*as_number)(void*);
     void* (*slot)(void*, int);
     void (*clear_error)();
+    // For the message of an error; nullptr in a Python that lacks one of them.
+    void* (*error_type)();  // of the error that is set, borrowed
+    void (*take_error)(void** type, void** value, void** traceback);
+    void (*set_error)(void* type, void* value, void* traceback);
+    void** runtime_error;
     void (*release)(void*);
     void* tuple_type;
     void* list_type;

@@ -452,6 +452,7 @@ def test_a_slice_that_finds_too_little_room(stage: Stage) -> None:
     high, low = (stage.do("new", kind="L1", per_bank=size) for size in (300_000, 400_000))
     width = 200_000
     verdict = stage.refused("run", name="slice", width=width)
+    assert stage.told
     found = verdict.failure
     assert isinstance(found, TooLittleL1)
     assert (found.operation, found.counts, verdict.why, verdict.unknown) == ("ttnn.slice", BELOW, v.TOO_FULL, ())
@@ -475,10 +476,17 @@ def test_a_slice_that_finds_too_little_room(stage: Stage) -> None:
     assert high > low
 
 
+def test_an_error_that_is_not_about_memory(stage: Stage) -> None:
+    stage.do("open")
+    assert stage.fails("run", name="add_of_other_shapes")
+    assert not stage.told
+
+
 def test_a_concatenation_that_no_freeing_helps(stage: Stage) -> None:
     stage.do("open")
     made = stage.do("new", kind="L1", per_bank=100_000)
     verdict = stage.refused("run", name="concat", width=800_000)
+    assert stage.told
     assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FIXED, v.TOO_LARGE, ())
     assert [one.what for one in verdict.advice] == [v.SHRINK]
@@ -494,6 +502,7 @@ def test_a_layer_norm_that_counts_only_a_part(stage: Stage) -> None:
     stage.do("open")
     stage.do("new", kind="L1", per_bank=1_300_000)
     verdict = stage.refused("run", name="layer_norm", width=96_000)
+    assert stage.told
     assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (PART_BELOW, v.TOO_FULL, ())
     assert verdict.free is not None
@@ -508,6 +517,7 @@ def test_a_convolution_that_cannot_be_sliced_finely_enough(stage: Stage) -> None
     stage.do("open", l1_small_size=32768)
     made = [stage.do("new", kind="L1", per_bank=size) for size in (640_000, 700_000)]
     verdict = stage.refused("run", name="conv2d", channels=512, size=64)
+    assert stage.told
     assert isinstance(verdict.failure, TooLittleL1)
     assert (verdict.failure.counts, verdict.why, verdict.unknown) == (FREE_IN_BANK, v.TOO_FULL, ())
     assert verdict.free == verdict.failure.have

@@ -84,6 +84,9 @@ class Workload:
         a = self._zeros(1, 1, 256, 512)
         ttnn.add(a, a)
 
+    def _add_of_other_shapes(self) -> None:
+        ttnn.add(self._zeros(1, 1, 64, 64), self._zeros(1, 1, 96, 96))
+
     def _softmax(self) -> None:
         ttnn.softmax(self._zeros(1, 1, 1024, 1024), dim=-1)
 

@@ -407,7 +407,7 @@ TWO_LINES: list[tuple[Failure, str, str]] = [
     (
         TooLittleL1("ttnn.slice", 4096, 2048, BELOW),
         "too little L1: ttnn.slice at model.py:5 needs 4 KiB per core; 2 KiB per core available",
-        "held by: not known from a log",
+        "held by: not known from a log; `ttmem run` lists it",
     ),
     (
         TooLittleL1("ttnn.concat", 4096, 2048, FIXED),

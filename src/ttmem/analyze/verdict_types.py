@@ -42,10 +42,6 @@ AT_LEAST = "at least"
 AT_MOST = "at most"
 
 NO_LAYOUT = "what holds the memory: a log does not contain it; `ttmem run` lists it"
-UNHEARD = (
-    "what holds the memory: a log does not contain it, and `ttmem run` does not see this failure, because the "
-    "operation requested no memory"
-)
 
 
 class Advice(NamedTuple):

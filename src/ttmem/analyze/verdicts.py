@@ -46,7 +46,6 @@ from ttmem.analyze.verdict_types import (
     TOO_LARGE,
     TOO_SMALL,
     TRACE_SIZE,
-    UNHEARD,
     WORKER_SIZE,
     Advice,
     Verdict,
@@ -174,7 +173,7 @@ def _no_room(failure: TooLittleL1, layout: ProcessLayout | None) -> Verdict:
     if failure.counts is None:
         return verdict._replace(unknown=("what the operation counts as available, so whether freeing L1 would help",))
     if layout is None:
-        return verdict._replace(unknown=(UNHEARD,))
+        return verdict._replace(unknown=(NO_LAYOUT,))
     if failure.counts == FREE_IN_BANK:
         return _no_slice(failure, layout, verdict)
     return _no_height(failure, layout, verdict)

@@ -92,9 +92,7 @@ def held_by(verdict: Verdict) -> str:
         rest = f"; {verdict.held - shown:,} more" if verdict.held > shown else ""
         return f"held by {'; '.join(texts)}{rest}"
     if verdict.unknown:
-        listed = "; `ttmem run` lists it" if verdict.unknown[0] == v.NO_LAYOUT else ""
-        known = verdict.unknown[0] in (v.NO_LAYOUT, v.UNHEARD)
-        return "held by: not known" + (f" from a log{listed}" if known else "")
+        return "held by: not known" + (" from a log; `ttmem run` lists it" if verdict.unknown[0] == v.NO_LAYOUT else "")
     return "held by no buffer"
 
 
