@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from tests.mock.wheel import remove_statistics, wheel
 
+from benchmarks import callgrind
 from benchmarks.report import Report, spread
 from ttmem.agent import require
 from ttmem.run.session import Session
@@ -25,6 +25,7 @@ COUNTED_EVENTS = 100_000
 RECORDS = 60_000  # less than the ring holds
 PAIRS = 200
 LOOP_PROCESSES = 9
+COUNTED_OPERATIONS = (200, 800)
 UID_SEED = 77
 
 
@@ -35,6 +36,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
     _meters(report, folder)
     _drain(report, program, rounds)
     _loop(report, folder)
+    _counted_loop(report, folder)
 
 
 def _build(folder: Path) -> Path:
@@ -88,7 +90,7 @@ def _cost(report: Report, program: Path, rounds: int) -> None:
 def _instructions(report: Report, program: Path, folder: Path) -> None:
     """Instructions per event, independent of the load. Two runs of different length, so that the start cancels out."""
     report.title("The agent: instructions per event, counted by callgrind on a library that does nothing")
-    if shutil.which("valgrind") is None:
+    if not callgrind.available():
         report.figure("instructions", "-", "valgrind is not installed")
         return
     totals = []
@@ -164,3 +166,28 @@ def _loop(report: Report, folder: Path) -> None:
     report.figure("microseconds per operation, hooks on", spread([on / 1000 for on, _ in pairs], digits=1))
     report.figure(f"ratio on/off, median of {PAIRS} pairs, {LOOP_PROCESSES} processes", spread(medians, digits=4))
     report.budget("agent: a cached ttnn operation is slower by", 100 * (statistics.median(medians) - 1), 1.0, "%")
+
+
+def _counted_loop(report: Report, folder: Path) -> None:
+    """The same loop, counted. An operation displaces the agent from the caches, so each cache line costs time."""
+    report.title("The same loop, counted by callgrind: what of a cached operation is in the agent's code")
+    if not callgrind.available():
+        report.figure("instructions", "-", "valgrind is not installed")
+        return
+    bench, agent = wheel("3.12"), require()
+    env = {
+        **bench.environment("n150", folder, UID_SEED),
+        "LD_PRELOAD": str(agent),
+        "TTMEM_SOCKET": "/nonexistent/ttmem.sock",
+    }
+    program = [str(bench.python), str(PROGRAMS / "ttnn_operations.py")]
+    try:
+        short, long = (callgrind.count([*program, str(n)], env, folder) for n in COUNTED_OPERATIONS)
+    finally:
+        remove_statistics("n150", UID_SEED)
+    added = {library: counts.minus(short.get(library, callgrind.Counts())) for library, counts in long.items()}
+    operations = COUNTED_OPERATIONS[1] - COUNTED_OPERATIONS[0]
+    names = ("instructions", "lines of code not in the first-level cache", "lines of data, the same")
+    for name, own, whole in zip(names, added[agent.name], map(sum, zip(*added.values()))):
+        share = f"{100 * own / whole:.2f} % of {whole / operations:,.0f}"
+        report.figure(name, f"{own / operations:,.0f}", share)
