@@ -96,7 +96,7 @@ Agent* Agent::make(const Metal& metal, uint32_t pid) noexcept {
     Guard* page = static_cast<Guard*>(of_process.guard.load());
     const ProcessTraits traits{/* forked */ page != nullptr, is_hybrid()};
     constexpr size_t kPage = 4096;
-    static_assert(sizeof(Agent) <= kPage && std::is_standard_layout_v<Guard>);
+    static_assert(sizeof(Agent) <= kPage);
     void* memory = map_private(kPage);
     if (memory == nullptr || (page == nullptr && madvise(memory, kPage, MADV_WIPEONFORK) != 0)) {
         return nullptr;
