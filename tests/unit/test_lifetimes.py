@@ -36,6 +36,14 @@ def test_a_size_that_counts_is_stored_once() -> None:
     assert sorted(table.counted.tolist()) == [50, 50, 100, 100]
 
 
+def test_a_value_that_all_rows_have_is_stored_once() -> None:
+    table = tables(Agent()).allocations
+    assert (table.source.strides, table.chips.strides, table.allocator.strides) == ((0,), (0,), (0,))
+    assert (table.source.tolist(), table.program.tolist()) == ([0, 0], [0, 1])
+    table = tables(Agent(), Agent()).allocations
+    assert sorted(table.source.tolist()) == [0, 0, 1, 1]
+
+
 def test_what_is_inside_another_allocation_does_not_count() -> None:
     table = tables(Agent(), shared=True).allocations
     assert (table.size.tolist(), table.counted.tolist()) == ([100, 50], [100, 0])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ttmem.recording.recording_file import Recording
 
 _NAMES = [one.name for one in fields(Columns)]
+_OFTEN_EQUAL = ("source", "chips", "allocator", "flags", "program")
 _INVALID = (RingError, ValueError, LookupError, ArithmeticError)
 
 
@@ -70,6 +71,8 @@ def lifetimes(recording: Recording, note: Callable[[str], None]) -> Lifetimes:
             columns[name] = columns[name][order]
     if np.array_equal(columns["counted"], columns["size"]):  # as in most recordings
         columns["counted"] = columns["size"]
+    for name in _OFTEN_EQUAL:
+        columns[name] = _once(columns[name])
     length = round((recording.end - begin) * 1e9)
     table = AllocationTable(
         **columns, start=begin, length=length, sources=list(sources), chip_sets=indexes.chip_sets,
@@ -88,3 +91,9 @@ def _joined(parts: list[Array]) -> Array:
     """One array of all. A large one is not copied if the others are empty."""
     filled = [part for part in parts if len(part)]
     return filled[0] if len(filled) == 1 else np.concatenate(parts)
+
+
+def _once(column: Array) -> Array:
+    """The same column, which is read only. A value that all rows have is stored once."""
+    equal = len(column) > 0 and column.min() == column.max()
+    return np.broadcast_to(column[:1].copy(), column.shape) if equal else column
