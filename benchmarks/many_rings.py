@@ -3,7 +3,8 @@
 
 Each ring belongs to a process of its own that runs the agent's code (programs/ring_load.cpp). During the load the API
 is asked twice a second, first without and then with a reader of the stream of events. Afterwards the bytes and peaks
-of every process are compared with the figures of its writer: lost records must not make them wrong.
+of every process are compared with the figures of its writer: lost records must not make them wrong. At the end all
+rings are full, and all processes are killed at the same time.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _REQUEST_SECONDS = 0.5
 _PATHS = ("/snapshot", "/allocations?limit=90", "/processes", "/metrics")
 _SETTLE_SECONDS = 120.0  # at most, for the rest of the rings
 _ANSWER_BUDGET_MS = 1000.0
+_FILL_RATE, _FILL_SECONDS = 100_000, 0.55  # nearly a ring
+_DEATH_BUDGET_SECONDS = 3.0
 
 
 class Written(NamedTuple):
@@ -135,8 +138,41 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 full = _load(server, writers, _FULL_RATE, _FULL_SECONDS, stream=stream)
                 _print(report, name, full)
                 _judge(report, f"many rings, {name}", full, writers)
+            _die_at_once(report, server, writers)
     finally:
         server.stop()
+
+
+def _die_at_once(report: Report, server: Server, writers: list[_Writer]) -> None:
+    """Kill all writers while nothing of their rings is read, and wait until none of them is listed as tracked."""
+    before = _settle(server, writers)
+    with server.stopped():
+        _set_rates(writers, _FILL_RATE)
+        time.sleep(_FILL_SECONDS)
+        written = _set_rates(writers, 0)
+        for writer in writers:
+            writer.process.kill()
+            writer.process.wait()
+    began, slowest = time.monotonic(), 0.0
+    while True:
+        asked = time.monotonic()
+        after = server.snapshot()
+        slowest = max(slowest, time.monotonic() - asked)
+        rows = _rows(after, writers)
+        if all(row["state"] == "exited" for row in rows) or asked > began + _SETTLE_SECONDS:
+            break
+        time.sleep(_REQUEST_SECONDS / 10)
+    seconds = time.monotonic() - began
+    wrong = sum(not _exact(row, one, peaks=True) for row, one in zip(rows, written, strict=True))
+    dropped = sum(_dropped(after, writers)) - sum(_dropped(before, writers))
+    report.figure(
+        "full rings of dead processes: seconds until all have exited",
+        f"{seconds:.1f}",
+        f"{dropped:,} records dropped, {wrong} processes with wrong peaks, slowest snapshot {1e3 * slowest:.0f} ms",
+    )
+    report.budget("many rings, all die: until all have exited", seconds, _DEATH_BUDGET_SECONDS, "s")
+    report.budget("many rings, all die: slowest answer", 1e3 * slowest, _ANSWER_BUDGET_MS, "ms")
+    report.budget("many rings, all die: processes with wrong peaks", wrong, 0, "processes")
 
 
 def _judge(report: Report, name: str, load: _Load, writers: list[_Writer]) -> None:

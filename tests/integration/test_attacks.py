@@ -47,7 +47,6 @@ class Pulse:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask)
         self.slowest, self.count, self.wrong = 0.0, 0, ""
-        self.events = 0  # the number in the account at the last answer
 
     def __enter__(self) -> Pulse:
         self._thread.start()
@@ -61,12 +60,10 @@ class Pulse:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                status, body = answer(self._api, b"/health", timeout=PATIENCE)
+                status, _ = answer(self._api, b"/health", timeout=PATIENCE)
             except OSError as error:
                 status, self.wrong = 0, str(error)
-            if status == 200:
-                self.events = json.loads(body)["events"]
-            else:
+            if status != 200:
                 self.wrong = self.wrong or f"/health answers {status}"
             self.slowest = max(self.slowest, time.monotonic() - began)
             self.count += 1
@@ -237,13 +234,12 @@ def _state(server: Server, pid: int) -> str | None:
 @pytest.mark.alone
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_full_ring_of_a_dead_process_on_a_large_mesh(serve: Serve, folder: Path, recorded: bool) -> None:
-    """All records in a ring must be read to the end, while others request answers."""
+    """Others get their answers, and the ring is read for a short time only: the process must not be listed for long."""
     slots, chips = 1 << 16, 32
     server = serve("--quiet", *(["--record", str(folder / "events")] if recorded else []))
     with Witness(server) as witness:
         with attack("full_ring", server, chips, slots) as child:
             assert said(child) == "ready"
-            before = server.get("/health")["events"]
             with server.stopped():
                 assert child.stdin is not None
                 child.stdin.write("\n")
@@ -251,16 +247,14 @@ def test_a_full_ring_of_a_dead_process_on_a_large_mesh(serve: Serve, folder: Pat
                 assert said(child) == "ready"
                 child.kill()
                 child.wait()
+        began = time.monotonic()
         with Pulse(server) as pulse:
-            # A buffer is one event, on any number of chips. Every fifth record is an event for each chip.
-            records = slots - 8
-            every = before + records + records // 5 * (chips - 1)
-            wait_until(lambda: pulse.events >= every and pulse.count > 1, "the last of its records")
+            wait_until(lambda: _state(server, child.pid) == "exited" and pulse.count > 1, "its end")
         pulse.check()
-        wait_until(lambda: _state(server, child.pid) == "exited", "its end")
+        assert time.monotonic() - began < 2 + LATENCY_SECONDS
         dead = server.process_of(child.pid)
         assert dead is not None
-        assert dead["anomalies"]["dropped"] == 0
+        assert dead["anomalies"]["dropped"] < slots, "it was read for a while"
         witness.sees_no_harm()
         witness.ends()
 

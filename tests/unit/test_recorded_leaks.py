@@ -11,6 +11,7 @@ import pytest
 from tests.recordings import RingRecording
 from tests.schema_conformance import problems
 from tests.scripted_agent import Agent
+from ttmem.analyze import recorded_growth
 from ttmem.documents.leaks import Request
 from ttmem.documents.recorded_leaks import recorded_leaks
 from ttmem.model import schema
@@ -304,8 +305,10 @@ def test_one_allocation_and_none(program: Program) -> None:
     assert held(program.leaks()) == {"zeros": 1}
 
 
-def test_processes_have_steps_and_moments_of_their_own() -> None:
-    """Two processes at the same time; the one that leaks ends first."""
+@pytest.mark.parametrize("largest", [recorded_growth._LARGEST_CODE, 1])
+def test_processes_have_steps_and_moments_of_their_own(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    """Two processes at the same time; the one that leaks ends first. Groups are the same if codes must be small."""
+    monkeypatch.setattr(recorded_growth, "_LARGEST_CODE", largest)
     one, two = Program(1), Program(2)
     both = RingRecording(one.agent, two.agent)
     one.recorded = two.recorded = both

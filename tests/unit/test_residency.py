@@ -127,6 +127,18 @@ def test_at_every_moment_it_is_that_of_the_account(launched: Recording) -> None:
     assert gaps == (launched.processes[1].gaps != [])
 
 
+def test_it_is_the_same_however_many_launches_are_read_at_a_time(
+    launched: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = resident(launched.lifetimes(), "555")
+    monkeypatch.setattr(residency, "_AT_A_TIME", 7)
+    pieces = resident(launched.lifetimes(), "555")
+    assert whole is not None
+    assert pieces is not None
+    assert len(whole.time) > 7
+    assert all(np.array_equal(one, other) for one, other in zip(whole, pieces))
+
+
 def test_without_a_launch_nothing_is_known() -> None:
     agent = Agent()
     agent.chip(0, 555, 0)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import pytest
 
 from tests.metered_agent import MeteredAgent
 from tests.scripted_agent import SLOTS, Agent, Reader
 from ttmem.account.entities import Source
+from ttmem.ingest import ring_fold, rings
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import RingEvent
 
@@ -203,6 +205,108 @@ def test_a_shed_process_that_dies(agent: Agent, ticking: Ticking) -> None:
     ticking.rings.finish(1)  # type: ignore[arg-type]
     assert ticking.closings[-1] == [300]
     assert len(ticking.rings) == 0
+
+
+class Dying(Ticking):
+    """A reader that reads so slowly that it reads one record of each dead process in a tick."""
+
+    def tick_dead(self, pids: range) -> None:
+        self.clock.now += _TICK_SECONDS
+        self.rings.tick()
+        for pid in pids:
+            self.rings.finish(pid, self.clock.now)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dying]:
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", 1)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 1)
+    monkeypatch.setattr(rings, "_LAST_SECONDS", 4 * _TICK_SECONDS)
+    made = Dying()
+    made.clock.step = 1e-9
+    yield made
+    made.rings.close()
+
+
+def fill(agent: MeteredAgent, others: int = 0) -> None:
+    """What is live at the end is 30 and 5, and so many others of 1; the peak is 900."""
+    agent.take(0, 30, Kind.DRAM, 0)
+    agent.take(1, 870, Kind.DRAM, 0)
+    agent.give_back(1)
+    agent.take(2, 5, Kind.DRAM, 0)
+    for slot in range(others):
+        agent.take(3 + slot, 1, Kind.DRAM, 0)
+    while agent.head < SLOTS - 2:
+        agent.take(1, 7, Kind.DRAM, 0)
+        agent.give_back(1)
+
+
+def test_full_rings_of_dead_processes(dying: Dying) -> None:
+    """They are read for some time. Then the live table has what is left, and the meters have the peaks."""
+    pids = range(1, 4)
+    agents = [MeteredAgent((100 + pid,)) for pid in pids]
+    sources = [dying.adopt(agent, pid) for pid, agent in zip(pids, agents, strict=True)]
+    for agent in agents:
+        fill(agent)
+    for _ in range(4):
+        dying.tick_dead(pids)
+        assert len(dying.rings) == 3
+    for _ in range(4):  # to read all takes 14
+        dying.tick_dead(pids)
+    assert len(dying.rings) == 0
+    for pid, agent, source in zip(pids, agents, sources, strict=True):
+        total = dying.ledger.chips[str(100 + pid)].kinds[Kind.DRAM]
+        assert (total.used, total.peak.value, total.peak.at_most) == (35, 900, 900)
+        assert dying.sizes(source) == [5, 30]
+        assert 0 < source.process.anomalies["dropped"] < agent.head
+        assert source.unread == 0, "nothing waits to be read"
+        agent.close()
+
+
+def test_a_ring_that_was_never_read_before_its_process_died(dying: Dying) -> None:
+    agent = MeteredAgent((555,))
+    source = dying.adopt(agent)
+    fill(agent)
+    (follower,) = dying.rings._followers.values()
+    follower.end_here()
+    for _ in range(5):
+        dying.clock.now += _TICK_SECONDS
+        dying.rings.tick()
+    dying.rings.finish(1)  # type: ignore[arg-type]
+    total = dying.ledger.chips["555"].kinds[Kind.DRAM]
+    assert (total.used, total.peak.value, source.process.anomalies["dropped"]) == (35, 900, agent.head)
+    agent.close()
+
+
+def test_a_live_table_that_takes_too_long(dying: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peaks of its process are exact even so. What it held at its end is not known."""
+    monkeypatch.setattr(ring_fold, "_EVENTS_PER_LOOK", 1)
+    monkeypatch.setattr(ring_fold, "monotonic", lambda: inf)  # each slice ends after one correction
+    agent = MeteredAgent((555,))
+    source = dying.adopt(agent)
+    fill(agent, others=8)
+    for _ in range(12):
+        dying.tick_dead(range(1, 2))
+    assert len(dying.rings) == 0
+    total = dying.ledger.chips["555"].kinds[Kind.DRAM]
+    assert (total.peak.value, total.peak.at_most) == (900, 900)
+    assert 30 <= total.used < 43
+    assert source.process.anomalies["dropped"] > 0
+    agent.close()
+
+
+def test_a_reader_that_does_not_shed_reads_everything(dying: Dying) -> None:
+    """As `ttmem run` does."""
+    agent = MeteredAgent((555,))
+    source = dying.adopt(agent)
+    fill(agent)
+    for _ in range(2 * SLOTS):
+        dying.clock.now += _TICK_SECONDS
+        dying.rings.finish(1, dying.clock.now)  # type: ignore[arg-type]
+    assert len(dying.rings) == 0
+    assert source.process.anomalies["dropped"] == 0
+    assert dying.sizes(source) == [5, 30]
+    agent.close()
 
 
 def test_a_shed_process_that_runs_another_program(agents: Callable[[], Agent], ticking: Ticking) -> None:

@@ -66,6 +66,18 @@ describe("names", () => {
     expect(names.of(NAMES[5], "light")).toBe(colours[5]);
   });
 
+  it("that are fixed have the same colours in any order of drawing, and leave those of others alone", () => {
+    const drawn = (order: string[]) => {
+      const names = new NameColours();
+      names.fix(NAMES);
+      const colours = new Map(order.map((name) => [name, names.of(name, "light")]));
+      return [...NAMES, "a program", "another"].map((name) => colours.get(name));
+    };
+    const all = [...NAMES, "a program", "another"];
+    expect(drawn([...all].reverse())).toEqual(drawn(all));
+    expect(new Set(drawn(all).slice(0, 24)).size).toBe(24);
+  });
+
   it("that come first are far from each other", () => {
     const names = new NameColours();
     const first = NAMES.slice(0, 4).map((name) => names.of(name, "light"));

@@ -54,7 +54,7 @@ describe("a rectangle", () => {
   });
 
   it("of an unknown operation says so", () => {
-    expect(opOf(NAMES, 3)).toBe("not known");
+    expect(opOf(NAMES, 3)).toBe("DRAM, operation not known");
     expect(opOf(NAMES, 2)).toBe("other call sites, DRAM");
     expect(opOf(NAMES, 99)).toBe("not known");
   });

@@ -22,6 +22,7 @@ ProcessKey = tuple[int, "int | None", int]  # `ProcessInfo.key`
 _FIRST_PART = int(Kind.CB)
 _MANY_STEPS = 16
 _AFTER_STEPS = 4  # at most this part of the buffers may be made after the last step
+_LARGEST_CODE = 1 << 62
 _ROUNDING = 1e-6  # seconds; the times of the account and of the table differ by less
 
 
@@ -54,8 +55,8 @@ class RecordedPast:
         self._now = table.at(now)
         self._processes = list({source.info.key: None for source in table.sources})
         number_of = {key: number for number, key in enumerate(self._processes)}
-        numbers = np.array([number_of[source.info.key] for source in table.sources], np.int64)
-        self._process = numbers[table.source] if len(table) else np.zeros(0, np.int64)
+        numbers = np.array([number_of[source.info.key] for source in table.sources], np.int32)
+        self._process = numbers[table.source] if len(table) else np.zeros(0, np.int32)
         self._is_buffer = (table.kind < _FIRST_PART) & (table.begin <= self._now)
         self._groups: dict[GroupKey, Array] | None = None
         self._runs: dict[ProcessKey, list[_Run]] | None = None
@@ -127,17 +128,24 @@ class RecordedPast:
         if not len(rows):
             return {}
         shaped = np.array([site.shape is not None for site in table.sites], bool)
-        site = table.site[rows].astype(np.int64)
+        site = table.site[rows]
         sizes, size = np.unique(np.where(shaped[site], 0, table.size[rows]), return_inverse=True)
         # One number for each combination: to sort these is much faster than to sort rows of five columns.
-        code = self._process[rows]
+        code, most = self._process[rows].astype(np.int64), len(self._processes)
         for values, count in (
             (table.chips[rows], len(table.chip_sets)), (table.kind[rows], len(KINDS)), (site, len(table.sites)),
             (size.reshape(-1), len(sizes)),
         ):  # fmt: skip
-            _, code = np.unique(code * count + values.astype(np.int64), return_inverse=True)
+            if most * count > _LARGEST_CODE:
+                known, code = np.unique(code, return_inverse=True)
+                most = len(known)
+            code *= count
+            code += values
+            most *= count
+        del site, size, values
         order = np.argsort(code, kind="stable")
-        parts = np.split(rows[order], np.cumsum(np.bincount(code))[:-1])
+        code = code[order]
+        parts = np.split(rows[order], np.flatnonzero(code[1:] != code[:-1]) + 1)
         found: dict[GroupKey, Array] = {}
         for part in parts:
             key = self._key(int(part[0]))

@@ -39,17 +39,20 @@ class Corrections:
         self._added = added
         self._renamed = renamed
 
-    def events(self, table: TableCopy, without_slot: bool) -> Iterator[tuple[int | None, Event]]:
-        """Each with the agent's time of its allocation or launch, None for now.
+    def of_meshes(self) -> Iterator[Event]:
+        """What was opened and closed. These events come first."""
+        self._programs.forget_launches()
+        yield from self._meshes.changed()
+
+    def of_table(self, table: TableCopy, without_slot: bool) -> Iterator[tuple[int | None, Event] | None]:
+        """Each with the agent's time of its allocation or launch, None for now. Instead of an event, None is a pause.
 
         ``without_slot``: some buffers had no slot of the table.
         """
-        self._programs.forget_launches()
-        for event in self._meshes.changed():
-            yield None, event
         new: list[Record] = []
         changed_programs: set[int] = set()
         for chunk in self._slots.changed(table):
+            yield None
             for slot, sequence, same in chunk:
                 record = table.record(slot) if sequence else None
                 if same and record is not None and not record.program:

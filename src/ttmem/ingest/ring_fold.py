@@ -96,10 +96,11 @@ class RingFold:
         self._ending: set[int] = set()  # meshes that are being closed
         self._batch: list[tuple[int, ...]] = []
         self._next = 0  # index in the batch of the next record to apply
-        self._corrections: Iterator[tuple[float, Event]] | None = None  # to apply instead of records that were lost
+        self._corrections: Iterator[tuple[float, Event] | None] | None = None  # instead of records that were lost
         self._corrected_at = 0  # the agent's time of these
         self._in_gap = False
         self._skip = False  # do not read the records after the corrections
+        self._cut_short = False  # do not correct what is live
         self._counted = dict.fromkeys(REASONS, 0)  # the agent's counters as far as they were reported
         self._phases = 0  # that began so far, seen or not
         self._greeted = False
@@ -121,19 +122,22 @@ class RingFold:
             return self._corrected_at
         return min(self._batch[self._next][1], self._newest) if self._next < len(self._batch) else 0
 
-    def load(self, limit: int) -> None:
+    def load(self, limit: int, *, late: bool = False) -> None:
         """Read at most ``limit`` records, if everything that was read before was applied.
 
-        If records were lost, what is live now is read instead.
+        If records were lost, or if it is too late to read them, what is live now is read instead.
         """
         if self.loaded:
             return
         if not self._greeted:
             self._greeted = True
             self._emit(Sees(self.ring.field("coverage"), self.ring.text("trouble") or None))
-            if self.ring.head >= self.ring.slots:  # the first records are overwritten already
+            if late or self.ring.head >= self.ring.slots:  # the first records are overwritten already
                 self._prepare_catch_up(first=True)
                 return
+        if late:
+            self.catch_up()
+            return
         before = self.ring.cursor
         lost, self._batch = self.ring.read(limit)
         self._next = 0
@@ -158,9 +162,10 @@ class RingFold:
         if self.loaded and self.next_time > until:
             return
         if self._corrections is not None:
-            for count, (time, event) in enumerate(self._corrections, 1):
-                self._sink.apply_record(time, self._source, event)
-                if count % _EVENTS_PER_LOOK == 0 and monotonic() > deadline:
+            for count, correction in enumerate(self._corrections, 1):
+                if correction is not None:
+                    self._sink.apply_record(correction[0], self._source, correction[1])
+                if (correction is None or count % _EVENTS_PER_LOOK == 0) and monotonic() > deadline:
                     return
             self._corrections = None
             self._apply_audits()
@@ -185,6 +190,10 @@ class RingFold:
         if not self.loaded:
             self._begin_gap()
             self._prepare_catch_up(first=False)
+
+    def cut_short(self) -> None:
+        """The process is dead, and to correct what it held takes too long: take only its peaks."""
+        self._cut_short = True
 
     def give_up(self) -> None:
         """The ring is not read any more."""
@@ -437,15 +446,23 @@ class RingFold:
         end = caught_up(found, start, table.sequence, since, self._time, unseen, first)
         self._corrections = self._correct(table, table.sequence - start, end)
 
-    def _correct(self, table: TableCopy, missed: int, end: CaughtUp) -> Iterator[tuple[float, Event]]:
+    def _correct(self, table: TableCopy, missed: int, end: CaughtUp) -> Iterator[tuple[float, Event] | None]:
         """The events that bring the account from the last record that was read to what is live now."""
         self._lose(missed)
         now = self._now()
         yield now, Lost(min(missed, MAX_COUNT))
         self._ending.clear()
-        for time, event in self._corrector.events(table, bool(self.ring.field("table_full"))):
-            self._used = self._used or time is not None
-            yield now if time is None else self._time(time), event
+        for event in self._corrector.of_meshes():
+            yield now, event
+        for correction in self._corrector.of_table(table, bool(self.ring.field("table_full"))):
+            if self._cut_short:
+                break  # what is gone is removed before anything is added: no total is too high
+            if correction is None:
+                yield None
+            else:
+                time, event = correction
+                self._used = self._used or time is not None
+                yield now if time is None else self._time(time), event
         self._used = self._used or self._meshes.any_open
         yield now, end
         self._in_gap = self._skip

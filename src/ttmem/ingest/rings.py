@@ -5,7 +5,8 @@ An agent makes no system call for a record, so nothing tells the server that the
 intervals, before a request is answered, and one last time when their process has exited; its memory is still there
 then. All of it is done in slices, because a full ring is most of a second of work. Each ring gets an equal share of the
 time, and what it does not need goes to the others. A ring that is written faster than its share is *shed*: it is not
-read, but about once a second the account is brought up to date from its live table and its meters.
+read, but about once a second the account is brought up to date from its live table and its meters. The same is done
+once, instead of reading on, if the ring of a dead process is not read to its end within a second.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ _SLICE_RECORDS = 1024  # of all rings that are read together
 _LEAST_SLICE_RECORDS = 64  # of each of them
 _ALL_TIMES = 1 << 64
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
+_LAST_SECONDS = 1.0  # to read a ring to its end, for a reader that sheds rings
 
 
 class FollowedRing:
     """One agent's ring, the source of its events, and how much time was spent on it."""
 
-    __slots__ = ("_applied", "_chips", "_chips_used", "_goal", "end", "fold", "inode", "shedding", "source", "spent")
+    __slots__ = (
+        "_applied", "_chips", "_chips_used", "_due", "_goal", "_late", "end", "fold", "inode", "shedding", "source",
+        "spent",
+    )  # fmt: skip
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
         self.fold = fold
@@ -49,6 +54,8 @@ class FollowedRing:
         self.shedding = ShedState(fold.ring)
         self._applied = 0  # records, before this tick
         self._goal = 0  # the last record to read in this turn
+        self._due: float | None = None  # when its end must be reached; known one tick after the end
+        self._late = False  # it was not
         self._chips: frozenset[str] = frozenset()
         self._chips_used = 0
 
@@ -72,6 +79,18 @@ class FollowedRing:
         if self.shedding.shed:
             self.shedding.follow_again()
             self.fold.catch_up()
+
+    def look_at_end(self, now: float) -> None:
+        """Called in each tick once its end is known. Its records, and then its live table, have so much time."""
+        if self._due is None:
+            self._due = now + _LAST_SECONDS
+        self._late = now >= self._due
+        if now >= self._due + _LAST_SECONDS:
+            self.fold.cut_short()
+
+    def load(self, limit: int) -> None:
+        """Read at most so many records, or what is left at the end if that is late."""
+        self.fold.load(limit, late=self._late)
 
     def begin_turn(self) -> None:
         """Read up to the newest record of now: a process that goes on writing would keep the reader busy for ever."""
@@ -154,7 +173,10 @@ class Rings:
         busy = sum(follower.had_records() for follower in self._followers.values())
         for peer, follower in list(self._followers.items()):
             if follower.end is None:
-                self._guarded(peer, follower, partial(self._shed_or_renew, follower, now, busy))
+                work = partial(self._shed_or_renew, follower, now, busy)
+            else:
+                work = partial(follower.look_at_end, now)
+            self._guarded(peer, follower, work)
             follower.spent = 0.0
 
     def follow(self, deadline: float) -> bool:
@@ -238,6 +260,7 @@ class Rings:
             self._completeness.append(follower.fold.completeness)
         for name, value in _counters(follower.fold).items():
             self._counters[name] += value
+        follower.source.unread, follower.source.shed = 0, False
         follower.fold.ring.close()
         waiting = self._successors.get(peer)
         if waiting:
@@ -290,7 +313,7 @@ class Rings:
         """Read a slice of each ring of a group. A fault in one of them does not affect the others."""
         limit = max(_LEAST_SLICE_RECORDS, _SLICE_RECORDS // len(group))
         for peer, follower in group:
-            self._guarded(peer, follower, partial(follower.fold.load, limit))
+            self._guarded(peer, follower, partial(follower.load, limit))
         if len(group) == 1:
             self._fold(*group[0], _ALL_TIMES, deadline)
         while len(group) > 1:

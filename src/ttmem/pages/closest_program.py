@@ -41,8 +41,8 @@ def closest_program(table: AllocationTable, group: ChipGroup, found: Resident, u
     end = np.where(table.end[rows] == NEVER, until, table.end[rows])
     parts = min(_PARTS, until)
     edges = np.array([until * number // parts for number in range(parts + 1)], np.int64)
-    first = np.searchsorted(edges, begin, "right") - 1
-    last = np.maximum(first, np.searchsorted(edges, end, "left") - 1)
+    first = np.searchsorted(edges, begin, "right").astype(np.int32) - 1
+    last = np.maximum(first, np.searchsorted(edges, end, "left").astype(np.int32) - 1)
     floor = _lowest(first, np.minimum(last, parts - 1), address, parts)
     program_end = np.append(found.time[1:], until)
     tops = _highest(np.maximum(found.time, 0), program_end, found.top, edges)
@@ -77,7 +77,7 @@ def _in_part(begin: Array, end: Array, address: Array, found: Resident, start: i
 
 def _lowest(first: Array, last: Array, values: Array, parts: int) -> Array:
     """The lowest value of all ranges that contain each part. A range is covered by two blocks of a power of two."""
-    level = np.floor(np.log2(last - first + 1)).astype(np.int64)
+    level = np.floor(np.log2(np.arange(1, parts + 1))).astype(np.int8)[last - first]  # by length
     carried = np.full(parts, _NO_BUFFER, np.int64)  # at a place, of the block that begins there
     for size in range(int(level.max()), -1, -1):
         here = level == size

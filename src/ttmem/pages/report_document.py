@@ -155,6 +155,7 @@ class _ReportBuilder:
         at_failures = np.array([table.at(one.time) for one in failures], np.int64)
         evaluated = evaluate(window, at_failures, phase_runs(recording, window))
         stats = stats_of(recording, window, self._ledger, top=_TOP, is_failure=is_failure, evaluated=evaluated)
+        del window  # it keeps arrays as long as the table
         groups = [
             self._group(place, one, sites, evaluated, self._exact_edges(listed_phases, marks), failed)
             for place, one in enumerate(self._groups)
@@ -251,7 +252,7 @@ class _ReportBuilder:
             *series.pool_lines(one.timelines, chip.geometry, "exact" if confidence <= {"exact"} else "reported"),
             *([] if programs is None else series.resident_lines(programs.time, programs.circular, programs.kernels)),
             *series.largest_free_lines(evaluated, chip.id),
-            series.rate_line("events", "allocations and frees per second", series.event_times(table, group.rows)),
+            series.rate_line("events", "allocations and frees per second", *series.event_times(table, group.rows)),
             *series.host_lines(self._recording.samples(), table.start),
         ]
         self._lines.append(lines)

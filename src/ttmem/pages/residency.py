@@ -7,6 +7,7 @@ computed once, and millions of launches are a walk from state to state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from ttmem.statistics.window import claimed_chips
 
 MOST_INTERVALS = 20_000
 _ENVELOPE = 4096  # parts of the time, if there are more intervals
+_AT_A_TIME = 1 << 16
 _KERNEL = int(Kind.KERNEL)
 _UP = frozenset(int(kind) for kind in GROWING_UP)
 
@@ -107,7 +109,7 @@ class _Walk:
         changes, state, known, launched = len(self._changes), 0, 0, False
         steps: dict[int, int] = {}
         out_time, out_value = [], []
-        for time, code in zip(self._times.tolist(), self._codes.tolist()):
+        for time, code in self._in_order():
             if code < changes:
                 step = state * changes + code
                 after = steps.get(step)
@@ -128,6 +130,12 @@ class _Walk:
                 out_value.append(value)
         table = np.array(self._listed, np.int64)[np.array(out_value, np.int64)].reshape(-1, len(_Value._fields))
         return Resident(np.array(out_time, np.int64), *table.T)
+
+    def _in_order(self) -> Iterator[tuple[int, int]]:
+        """Times and codes as numbers of Python, which are large: some thousand at a time."""
+        for first in range(0, len(self._times), _AT_A_TIME):
+            some = slice(first, first + _AT_A_TIME)
+            yield from zip(self._times[some].tolist(), self._codes[some].tolist())
 
     def _change_part(self, place: int) -> None:
         """A part begins, or ends. What is known of the states with its program is out of date."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ttmem.recording.record_arrays import Array
+from ttmem.recording.record_arrays import Array, GrowingArray
 
 
 class ProgramKey(NamedTuple):
@@ -54,8 +54,7 @@ class LaunchLog:
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self._numbers: dict[Change, int] = {}
-        self._times: list[Array] = []
-        self._whats: list[Array] = []
+        self._times, self._whats = GrowingArray(np.int64), GrowingArray(np.uint32)
 
     def number(self, change: Change) -> int:
         """The number of a change, for `add`."""
@@ -66,20 +65,20 @@ class LaunchLog:
         return found
 
     def add(self, times: Array, whats: Array) -> None:
-        self._times.append(times)
-        self._whats.append(whats)
+        self._times.add(times, len(times))
+        self._whats.add(whats, len(times))
 
     def add_one(self, time: int, change: Change) -> None:
         self.add(np.array([time], np.int64), np.array([self.number(change)], np.int64))
 
     @property
     def times(self) -> Array:
-        return np.concatenate([np.zeros(0, np.int64), *self._times])
+        return self._times.values
 
     @property
     def whats(self) -> Array:
         """The number of the change at each time."""
-        return np.concatenate([np.zeros(0, np.int64), *self._whats])
+        return self._whats.values
 
 
 class Workloads:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ttmem.recording.recording_file import Recording
 
 _NAMES = [one.name for one in fields(Columns)]
+_OFTEN_EQUAL = ("source", "chips", "allocator", "flags", "program")
 _INVALID = (RingError, ValueError, LookupError, ArithmeticError)
 
 
@@ -63,11 +64,15 @@ def lifetimes(recording: Recording, note: Callable[[str], None]) -> Lifetimes:
     for ring in rings:
         for name, column in ring.columns():
             parts[name].append(column)
-    columns = {name: np.concatenate(parts.pop(name)) for name in _NAMES}
+    columns = {name: _joined(parts.pop(name)) for name in _NAMES}
     if np.any(columns["begin"][1:] < columns["begin"][:-1]):
         order = np.argsort(columns["begin"], kind="stable")
         for name in _NAMES:
             columns[name] = columns[name][order]
+    if np.array_equal(columns["counted"], columns["size"]):  # as in most recordings
+        columns["counted"] = columns["size"]
+    for name in _OFTEN_EQUAL:
+        columns[name] = _once(columns[name])
     length = round((recording.end - begin) * 1e9)
     table = AllocationTable(
         **columns, start=begin, length=length, sources=list(sources), chip_sets=indexes.chip_sets,
@@ -80,3 +85,15 @@ def lifetimes(recording: Recording, note: Callable[[str], None]) -> Lifetimes:
         [*events.parts(), *(part for ring in rings for part in ring.parts())],
     )
     return Lifetimes(table, ProgramTable(*by_column), records, events.events, launches, logs, of_programs)
+
+
+def _joined(parts: list[Array]) -> Array:
+    """One array of all. A large one is not copied if the others are empty."""
+    filled = [part for part in parts if len(part)]
+    return filled[0] if len(filled) == 1 else np.concatenate(parts)
+
+
+def _once(column: Array) -> Array:
+    """The same column, which is read only. A value that all rows have is stored once."""
+    equal = len(column) > 0 and column.min() == column.max()
+    return np.broadcast_to(column[:1].copy(), column.shape) if equal else column

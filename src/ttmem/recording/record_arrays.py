@@ -25,6 +25,30 @@ RECORD_TYPE = np.dtype(
 )
 
 
+class GrowingArray:
+    """An array to which values are added, and whose values change.
+
+    What is reserved but not used takes no memory. Thousands of small arrays would leave gaps in it.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self._values: Array = np.empty(1024, kind)
+        self._length = 0
+
+    def add(self, values: Any, count: int) -> None:
+        needed = self._length + count
+        if needed > len(self._values):
+            larger = np.empty(max(needed, 2 * len(self._values)), self._values.dtype)
+            larger[: self._length] = self._values[: self._length]
+            self._values = larger
+        self._values[self._length : needed] = values
+        self._length = needed
+
+    @property
+    def values(self) -> Array:
+        return self._values[: self._length]
+
+
 class RecordArrays:
     """Records ``first`` to before ``end`` of a block. A field is assembled when it is asked for."""
 

@@ -210,30 +210,29 @@ class RingLifetimes:
     def columns(self) -> Iterator[tuple[str, Array]]:
         """Every column of `AllocationTable`; what it is made of is forgotten meanwhile."""
         self._end_parts()
+        kept, sites = self._rows.without_repetitions(), self._sites()
+        self._take_parts(kept, sites)
         columns = self._rows.take_columns()
-        kept = self._rows.without_repetitions(columns)
-        sites = self._sites()[kept]
-        self._take_parts(columns, kept, sites)
-        yield "source", np.full(len(kept), self._source, np.int32)
-        yield "site", sites
-        yield from self._rows.changing_columns(kept)
-        for name in [name for name in columns if name != "cores"]:
-            yield name, columns.pop(name)[kept]
+        columns |= {"site": sites, "source": np.full(len(sites), self._source, np.int32)}
+        for name in [name for name in columns if name not in ("name", "cores")]:
+            values = columns.pop(name)
+            yield name, values if len(kept) == len(values) else values[kept]
 
-    def _take_parts(self, columns: dict[str, Array], kept: Array, sites: Array) -> None:
-        places = np.flatnonzero(self._rows.program[kept])
-        rows = kept[places]
-        begin, end, program = self._rows.begin[rows], self._rows.end[rows], self._rows.program[rows]
-        for place, row in enumerate(rows.tolist()):
+    def _take_parts(self, kept: Array, sites: Array) -> None:
+        rows = kept[self._rows.program[kept] > 0]
+        names = ("program", "kind", "chips", "address", "size", "flags", "begin", "end", "cores")
+        columns = {name: self._rows.column(name) for name in names}
+        for row in rows.tolist():
             try:
                 cores = self._ring.mask(int(columns["cores"][row]))
             except (RingError, ValueError):
                 cores = 0
-            key = ProgramKey(self._source, int(program[place]), int(columns["chips"][row]))
+            key = ProgramKey(self._source, int(columns["program"][row]), int(columns["chips"][row]))
             self._parts.append(
                 ProgramPart(
                     key, int(columns["kind"][row]), int(columns["address"][row]), int(columns["size"][row]), cores,
-                    bool(columns["flags"][row] & SHARED), int(sites[places[place]]), int(begin[place]), int(end[place]),
+                    bool(columns["flags"][row] & SHARED), int(sites[row]), int(columns["begin"][row]),
+                    int(columns["end"][row]),
                 )
             )  # fmt: skip
 

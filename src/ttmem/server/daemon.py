@@ -133,6 +133,7 @@ class Server:
         )
         self._claims: list[Claim] = []
         self._stop = asyncio.Event()
+        self._turn_scheduled = False
         self._started = False
         self._http: list[HttpServer] = []
         self._servers: list[asyncio.Server] = []
@@ -223,8 +224,14 @@ class Server:
             more = self.sockets.turn()
         except Exception as error:
             self._guard.failed("clients", error)
-        if more:
-            asyncio.get_running_loop().call_soon(self._turn)
+        if more and not self._turn_scheduled:
+            self._turn_scheduled = True
+            asyncio.get_running_loop().call_soon(self._scheduled_turn)
+
+    def _scheduled_turn(self) -> None:
+        """There is at most one of these: if each readable descriptor added one, the API would wait for all of them."""
+        self._turn_scheduled = False
+        self._turn()
 
     async def _tick(self) -> None:
         """Run the repeated tasks. If one fails, the others still run."""

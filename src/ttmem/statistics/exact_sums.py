@@ -8,6 +8,7 @@ import numpy as np
 from ttmem.recording.record_arrays import Array
 
 _LOW_BITS = 24  # a sum of 500 million such parts is still exact in a float
+_AT_A_TIME = 1 << 18  # numpy makes floats of all amounts at once
 
 
 def sums_by(groups: Array, amounts: Array, count: int) -> Array:
@@ -16,9 +17,13 @@ def sums_by(groups: Array, amounts: Array, count: int) -> Array:
     >>> sums_by(np.array([0, 1, 0]), np.array([2**53, 5, 1]), 2).tolist()
     [9007199254740993, 5]
     """
-    low = np.bincount(groups, weights=amounts & ((1 << _LOW_BITS) - 1), minlength=count)
-    high = np.bincount(groups, weights=amounts >> _LOW_BITS, minlength=count)
-    return np.asarray(low.astype(np.int64) + (high.astype(np.int64) << _LOW_BITS))
+    sums = np.zeros(count, np.int64)
+    step = max(count, _AT_A_TIME)
+    for first in range(0, len(groups), step):
+        here, some = groups[first : first + step], amounts[first : first + step]
+        sums += np.bincount(here, weights=some & ((1 << _LOW_BITS) - 1), minlength=count).astype(np.int64)
+        sums += np.bincount(here, weights=some >> _LOW_BITS, minlength=count).astype(np.int64) << _LOW_BITS
+    return sums
 
 
 def total(amounts: Array) -> int:

@@ -85,8 +85,9 @@ def _evaluate(window: Window, kind: Kind, number: int, rows: Array, of: int, add
     affordable = max(_FEWEST, _BLOCKS * len(rows) // max(1, of * live))
     count = max(_FEWEST, min(MOMENTS * len(rows) // of, affordable))
     inside = _spread(np.unique(added[(added >= begin[0]) & (added < end.max())]), affordable)
-    del begin, end
-    times = np.unique(np.concatenate([_spread(begins, count), _fullest(window, rows), inside]))
+    some = _spread(begins, count)
+    del begin, end, begins
+    times = np.unique(np.concatenate([some, _fullest(window, rows), inside]))
     free = free_space(table, number, kind, times, rows)
     allocator = table.allocators[number]
     region, process = allocator.regions[kind], table.sources[int(table.source[rows[0]])].info

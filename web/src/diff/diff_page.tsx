@@ -9,6 +9,7 @@ import type { DiffReport, ReportGroup } from "../documents";
 import { ButtonGroup } from "../parts/button_group";
 import { FlameGraph } from "../parts/flame_graph";
 import { moment } from "../parts/format";
+import { fixColours } from "../parts/site_colours";
 import { toggleTheme } from "../parts/theme";
 import { useAsync } from "../parts/use_async";
 import { poolNote, poolWords } from "../report/words";
@@ -41,6 +42,7 @@ function useSide(diff: DiffReport, side: Side, group: ReportGroup | null) {
 }
 
 export function DiffPage({ diff }: { diff: DiffReport }) {
+  useMemo(() => fixColours(diff), [diff]); // before anything is drawn
   const pairs = useMemo(() => pairedGroups(diff), [diff]);
   const phased = useMemo(() => matchedPhases(diff.old.phases, diff.new.phases).length > 0, [diff]);
   const [pair, setPair] = useState(0);

@@ -7,8 +7,9 @@ import { usePageColours, usePaint, useSize } from "../parts/canvas";
 import type { ChartData } from "../parts/chart";
 import { AXIS_WIDTH, Chart, RIGHT_MARGIN } from "../parts/chart";
 import { valueText } from "../parts/chart_axes";
-import { css, inkOn, kindColour, NameColours } from "../parts/colours";
+import { css, inkOn, kindColour } from "../parts/colours";
 import { exact, moment } from "../parts/format";
+import { baseName, phaseColours } from "../parts/phase_colours";
 import { ToolTip } from "../parts/tool_tip";
 import type { Panel } from "../report/timeline_data";
 import { panelsOf, seriesColour } from "../report/timeline_data";
@@ -179,7 +180,7 @@ interface LaneProps {
 function PhaseLane({ diff, side, alignment, width, ratio, onChoose }: LaneProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = usePageColours();
-  const names = useMemo(() => new NameColours(), [diff]);
+  const names = useMemo(() => phaseColours([...diff.old.phases, ...diff.new.phases]), [diff]);
   const plot = Math.max(1, width - AXIS_WIDTH - RIGHT_MARGIN);
   const phases = useMemo(
     () => diff[side].phases.filter((phase) => phase.depth === 0).map((phase) => {
@@ -200,7 +201,7 @@ function PhaseLane({ diff, side, alignment, width, ratio, onChoose }: LaneProps)
       for (const { phase, begin, end } of phases) {
         const left = AXIS_WIDTH + (begin / alignment.length) * plot;
         const wide = Math.max(1, ((end - begin) / alignment.length) * plot - 1);
-        const fill = names.of(phase.name.replace(/\s*\d+$/, ""), colours.theme);
+        const fill = names.of(baseName(phase), colours.theme);
         context.fillStyle = css(fill);
         context.fillRect(left, 2, wide, LANE - 4);
         if (wide < 26) continue;

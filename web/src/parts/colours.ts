@@ -3,7 +3,7 @@
  * Colours of kinds, names and values, for light and dark. A colour is a number, 0xRRGGBB; `css` writes it.
  *
  * All colours are made in OKLCH (lightness, chroma, hue), where equal steps look equal. Names get one of 24 slots by
- * their hash, so that an operation has the same colour in every view and in every report.
+ * their hash, so that an operation has the same colour in every view, and in most reports.
  */
 import type { Theme } from "./theme";
 
@@ -43,19 +43,32 @@ export function kindColour(kind: string, theme: Theme): Colour {
 /**
  * A stable colour for each name. The slot is that of the hash, or the next one that is far enough from the colours in
  * use: first a hue whose neighbours are free, then a free hue, then any free slot.
+ *
+ * The order in which names get their colours matters. It is that of `fix`, or else that of the first use.
  */
 export class NameColours {
   private readonly slots = new Map<string, number>();
   private readonly taken = new Array<boolean>(NAME_SLOTS).fill(false);
+  private fixed = false;
+
+  /** Give these names their colours, in this order. All others then have the colour of their hash. */
+  fix(names: Iterable<string>): void {
+    this.slots.clear();
+    this.taken.fill(false);
+    for (const name of names) if (!this.slots.has(name)) this.add(name);
+    this.fixed = true;
+  }
 
   of(name: string, theme: Theme): Colour {
-    let slot = this.slots.get(name);
-    if (slot === undefined) {
-      slot = this.choose(hash(name) % NAME_SLOTS);
-      this.taken[slot] = true;
-      this.slots.set(name, slot);
-    }
+    const slot = this.slots.get(name) ?? (this.fixed ? hash(name) % NAME_SLOTS : this.add(name));
     return slotColour(slot, theme);
+  }
+
+  private add(name: string): number {
+    const slot = this.choose(hash(name) % NAME_SLOTS);
+    this.taken[slot] = true;
+    this.slots.set(name, slot);
+    return slot;
   }
 
   private choose(wanted: number): number {

@@ -6,7 +6,7 @@
  * nodes are numbered from the root, a parent before its children, and one loop backwards adds all values up.
  */
 import type { ReportSite, ReportStacks } from "../documents";
-import { kindWords } from "./kind_words";
+import { kindWords, operationOf } from "./kind_words";
 
 export enum FlameType {
   Root,
@@ -110,7 +110,7 @@ export function buildFlameTree(source: FlameSource, inverted = false, folded = t
       const label = `${site.other} other call sites, ${kindWords(kinds[site.kind])}`;
       return builder.node(root, label, FlameType.Rest);
     }
-    const op = site.op < 0 ? `${kindWords(kinds[site.kind])}, operation not known` : strings[site.op];
+    const op = operationOf(source, site);
     if (inverted) {
       let node = builder.node(root, op, FlameType.Op);
       for (let at = site.stack; at >= 0; at = stacks.parent[at]) node = below(node, at);

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Colours and words of an address map: what a rectangle, a program or a free place is. */
-import type { ReportMap, ReportSite } from "../documents";
+import type { ReportMap } from "../documents";
 import type { Colour } from "./colours";
 import { lineColours, mix, opColours, sequential } from "./colours";
 import { address, duration, exact, human, moment, plural } from "./format";
-import { kindWords } from "./kind_words";
+import type { SiteNames } from "./kind_words";
+import { kindWords, operationOf } from "./kind_words";
 import type { BankAtMoment, MapReach, MapRectangles } from "./map_layout";
 import type { Theme } from "./theme";
 
 export type MapColouring = "op" | "age" | "line";
 
-export interface MapNames {
-  strings: readonly string[];
-  sites: readonly ReportSite[];
-  kinds: readonly string[];
-}
+export type MapNames = SiteNames;
 
 /** One entry of the legend. */
 export interface LegendEntry {
@@ -36,7 +33,7 @@ export function textOf(names: MapNames, index: number, unknown = UNKNOWN): strin
 export function opOf(names: MapNames, site: number): string {
   const found = names.sites[site];
   if (!found) return UNKNOWN;
-  return found.other > 0 ? `other call sites, ${kindWords(names.kinds[found.kind])}` : textOf(names, found.op);
+  return found.other > 0 ? `other call sites, ${kindWords(names.kinds[found.kind])}` : operationOf(names, found);
 }
 
 /** How long a life is on a logarithmic scale, 0 for short ones, 1 for the whole recording. */

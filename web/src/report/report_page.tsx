@@ -8,6 +8,7 @@ import { embeddedSection } from "../data/embedded";
 import type { ServedReport } from "../data/served";
 import { WindowSums } from "../data/window_sums";
 import type { Report } from "../documents";
+import { fixColours } from "../parts/site_colours";
 import { toggleTheme } from "../parts/theme";
 import { useAsync } from "../parts/use_async";
 import { AllocationTable } from "./allocation_table";
@@ -37,6 +38,7 @@ export interface ReportPageProps {
 }
 
 export function ReportPage({ report, load = embeddedSection, served }: ReportPageProps) {
+  useMemo(() => fixColours(report), [report]); // before anything is drawn
   const sections = useMemo(() => new Sections(report.sections, load), [report, load]);
   const initial = useMemo(() => initialState(report), [report]);
   const [state, setState] = useState(() => fromHash(location.hash, report, initial));

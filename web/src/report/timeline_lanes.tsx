@@ -5,8 +5,9 @@ import type { Report, ReportMark, ReportPhase } from "../documents";
 import { usePageColours, usePaint } from "../parts/canvas";
 import { AXIS_WIDTH, RIGHT_MARGIN } from "../parts/chart";
 import { timeTicks } from "../parts/chart_axes";
-import { css, inkOn, NameColours } from "../parts/colours";
+import { css, inkOn } from "../parts/colours";
 import { duration, moment } from "../parts/format";
+import { baseName, phaseColours } from "../parts/phase_colours";
 import { ToolTip } from "../parts/tool_tip";
 
 const RULER = 20;
@@ -45,11 +46,7 @@ const MARK_WORDS: Record<ReportMark["type"], string> = {
 export function TimelineLanes({ report, group, from, until, width, ratio, onPhase, onMark }: LanesProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = usePageColours();
-  const names = useMemo(() => {
-    const colours = new NameColours();
-    for (const phase of report.phases) colours.of(baseName(phase), "light"); // the order decides, and it stays the same
-    return colours;
-  }, [report]);
+  const names = useMemo(() => phaseColours(report.phases), [report]);
   const [hover, setHover] = useState<{ hit: Hit; x: number; y: number } | null>(null);
   const phases = useMemo(() => report.phases.filter((phase) => phase.groups.includes(group)), [report, group]);
   const marks = useMemo(
@@ -184,11 +181,6 @@ export function TimelineLanes({ report, group, from, until, width, ratio, onPhas
       )}
     </div>
   );
-}
-
-/** Phases that differ only in a number at the end have one colour. */
-function baseName(phase: ReportPhase): string {
-  return phase.name.replace(/\s*\d+$/, "");
 }
 
 function phaseRows(phase: ReportPhase): [string, string][] {
