@@ -503,7 +503,7 @@ def test_without_a_server_nothing_is_said_about_clients(machine: machines.Machin
 @pytest.mark.parametrize(
     ("name", "level", "words"),
     [
-        ("metal", "ok", "all 70 functions are available"),
+        ("metal", "ok", "all 69 functions are available"),
         ("no_allocate_buffer", "broken", "nothing is tracked, because buffers are not: this libtt_metal has no alloca"),
         ("no_buffer_size", "broken", "has no buffer_per_bank"),
         ("symbolic", "broken", "does not call allocate_buffer"),
