@@ -112,10 +112,10 @@ class LegacyStream:
     def _all_whole(self, chunk: bytes, size: int, pid: int) -> bool:
         """Whether this consists only of records of that size; gives the same result as decoding record by record."""
         types = chunk[::size]
-        count = len(types)
-        if types.translate(None, _TYPES) or any(chunk[at::size] != bytes(count) for at in _PADDINGS):
+        zeros = bytes(len(types))
+        if types.translate(None, _TYPES) or any(chunk[at::size] != zeros for at in _PADDINGS):
             return False
-        if not self._tails_are_zero(chunk, size, count):
+        if not self._tails_are_zero(chunk, size, len(types)):
             return False
         if types.translate(None, _SHORT_BYTES) == types:
             return True
