@@ -138,6 +138,20 @@ def test_short_records_of_another_namespace(stamp: int, records: list[Sent], cut
 
 # -- garbage -----------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("length", SIZES)
+@pytest.mark.parametrize("count", [8, 40])
+def test_a_byte_that_must_be_zero(count: int, length: int) -> None:
+    """Each of them is noticed in a read of many records, and only the record with that byte can be damaged."""
+    records = [Sent((1, 0, 64, 0, PID, 4096 * number, 0), length) for number in range(1, count + 1)]
+    for offset in (1, 2, 3, 17, 18, 19, *range(40, length)):
+        data = bytearray(joined(records))
+        data[5 * length + offset] = 0x77
+        found, stream = decode([bytes(data)])
+        assert stream.rejected == 1, offset
+        assert found == [record.fields for record in records if record is not records[5] or offset >= 40]
+
+
 GARBAGE = st.binary(min_size=1, max_size=90) | st.lists(
     st.sampled_from([b"\0", b"\0\0\0", b"\x01", b"\x03", b"\x0a", b"\x0c\0\0\0", b"\xff", struct.pack("<i", PID)]),
     min_size=1, max_size=30,

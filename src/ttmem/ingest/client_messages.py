@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from operator import length_hint
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
 from ttmem.ingest.device_numbers import chips_of_visible
+from ttmem.ingest.plain_buffers import apply_plain
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.model.events import Allocated, Claimed, Device, DeviceOpened, Event, Rejected, Sees
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
 _MOST_SOURCES = 16
+_FEW = 32  # records
 _ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
 _QUERIES = (Type.QUERY, Type.DEVICE_INFO_QUERY)
 _DUMPS = (Type.DUMP_REMAINING, Type.DUMP_KERNELS)
@@ -164,8 +168,19 @@ class ClientMessages:
         sink = self._sink
         ledger, kinds, now = sink.ledger, BUFFER_KINDS, sink.now()
         allocated, freed, log = ledger.allocated, ledger.freed, sink.log_for(source)
+        # How many records are applied one by one before the loop for plain records is tried. It costs as much as four
+        # records to begin, and has no lines for the log.
+        singly = 0 if log is None and length_hint(records) > _FEW else math.inf
         with sink.direct(log):
-            for record in records:
+            while True:
+                if singly:
+                    singly -= 1
+                    record = next(records, None)
+                else:
+                    singly = _FEW
+                    record = apply_plain(ledger, now, source, pid, records)
+                if record is None:
+                    return None
                 op, device, length, code, claimed, ident, _ = record
                 if op == _ALLOC and claimed == pid and code < 5:
                     allocation = allocated(now, source, device, kinds[code], ident, length)
@@ -183,7 +198,6 @@ class ClientMessages:
                     if event is None:
                         return record
                     self._legacy_event(connection, source, event, claimed, pid, now)
-        return None
 
     def _shown(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
         """The same as `_direct` for events that are observed."""
