@@ -109,7 +109,7 @@ def _instructions(report: Report, program: Path, folder: Path) -> None:
 def _meters(report: Report, folder: Path) -> None:
     report.title("The agent's meters: nanoseconds for adding and removing a buffer, best of many short runs")
     program = folder / "meter_cost"
-    sources = [PROGRAMS / "meter_cost.cpp", NATIVE / "metering.cpp", NATIVE / "store.cpp"]
+    sources = [PROGRAMS / "meter_cost.cpp", *(NATIVE / name for name in ("clock.cpp", "metering.cpp", "store.cpp"))]
     flags = ["-std=c++17", "-O2", "-Wall", f"-iquote{NATIVE}", "-lpthread"]
     subprocess.run(["g++", *flags, "-o", program, *sources], check=True)
     done = subprocess.run([program], capture_output=True, text=True, check=True)
