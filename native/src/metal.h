@@ -127,23 +127,24 @@ void stand_in_for_missing(Metal& metal, int number) noexcept;
 extern Metal first_copy;
 const Metal& other_metal_of(void* caller) noexcept;
 
+// Does an address lie there? `end` is 0 until the rest is known as well.
+inline bool lies_in(void* address, const uintptr_t& begin, const uintptr_t& end) noexcept {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(address);
+    return __builtin_expect(at < __atomic_load_n(&end, __ATOMIC_ACQUIRE) && at >= begin, 1);
+}
+
 // The copy that the code at this address belongs to or links against. Never fails: a hook that was reached has a
 // real function behind it.
 inline const Metal& metal_of(void* caller) noexcept {
-    uintptr_t address = reinterpret_cast<uintptr_t>(caller);
-    uintptr_t end = __atomic_load_n(&first_copy.end, __ATOMIC_ACQUIRE);  // 0 until it is complete
-    bool first = address < end && address >= first_copy.begin;
-    return __builtin_expect(first, 1) ? first_copy : other_metal_of(caller);
+    return lies_in(caller, first_copy.begin, first_copy.end) ? first_copy : other_metal_of(caller);
 }
 
 const Metal& metal_of_other_launcher(void* caller) noexcept;
 
 // The same for a function that tt-metal does not call itself: ttnn does.
 inline const Metal& metal_of_launcher(void* caller) noexcept {
-    uintptr_t address = reinterpret_cast<uintptr_t>(caller);
-    uintptr_t end = __atomic_load_n(&first_copy.launcher_end, __ATOMIC_ACQUIRE);  // 0 until it is known
-    bool first = address < end && address >= first_copy.launcher_begin;
-    return __builtin_expect(first, 1) ? first_copy : metal_of_other_launcher(caller);
+    bool first = lies_in(caller, first_copy.launcher_begin, first_copy.launcher_end);
+    return first ? first_copy : metal_of_other_launcher(caller);
 }
 
 }  // namespace ttmem

@@ -46,7 +46,15 @@ void random_operations(uint32_t seed, int style, int most) {
         uint32_t* found = map.find(key);
         CHECK((found != nullptr) == (model.count(key) == 1));
         if (found != nullptr && random() % 4 == 0) {
+            bool added = true;
+            found = map.find_or_add(key, added);
+            CHECK(found != nullptr && !added && *found == model[key]);
             *found = model[key] = static_cast<uint32_t>(random());
+        } else if (found != nullptr && random() % 2 == 0) {
+            map.erase_found(found);
+            CHECK(!map.erase(key));
+            model.erase(key);
+            keys.erase(std::find(keys.begin(), keys.end(), key));
         } else if (found != nullptr) {
             CHECK(map.erase(key));
             CHECK(!map.erase(key));
@@ -54,7 +62,14 @@ void random_operations(uint32_t seed, int style, int most) {
             keys.erase(std::find(keys.begin(), keys.end(), key));
         } else if (static_cast<int>(model.size()) < most) {
             uint32_t value = static_cast<uint32_t>(random());
-            CHECK(map.insert(key, value));
+            bool added = false;
+            if (random() % 2 == 0) {
+                CHECK(map.insert(key, value));
+            } else {
+                uint32_t* fresh = map.find_or_add(key, added);
+                CHECK(fresh != nullptr && added && *fresh == 0);
+                *fresh = value;
+            }
             model[key] = value;
             keys.push_back(key);
         }
