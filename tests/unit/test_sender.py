@@ -276,6 +276,19 @@ def test_a_client_that_is_forgotten_lets_go(listener: Listener) -> None:
     assert [event.size for event in listener.events if isinstance(event, Allocated)] == [1, 2]
 
 
+def test_a_thread_that_runs_late_still_sends_the_rest(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for that begins when the thread runs, not when the client is forgotten."""
+    monkeypatch.setattr(sender, "_LAST_SECONDS", 0.0)
+    listener.read()
+    client = AllocationClient(enabled=True, socket_path=listener.path)
+    assert client.flush(20)
+    client.report_allocation(device_id=0, size=1, buffer_type="dram", buffer_id=0x1000)
+    del client
+    gc.collect()
+    assert listener.ended.wait(20)
+    assert [event.size for event in listener.events if isinstance(event, Allocated)] == [1]
+
+
 def test_who_comes_after_the_last_was_closed_begins_anew(tmp_path: Path) -> None:
     path = str(tmp_path / "nobody.sock")
     first = AllocationClient(enabled=True, socket_path=path)

@@ -62,7 +62,6 @@ class Sender:
         self._hello = hello
         self.users = 1  # number of clients that share it (see sender_pool)
         self.open = True
-        self._deadline = 0.0  # for sending, after it is closed
         self._queue: deque[Event | int | _LiveQuery] = deque()  # an int is a flush that waits for its answer
         self._folding = threading.Lock()  # not reentrant: the table must not change during a change
         self._starting = threading.Lock()
@@ -161,7 +160,6 @@ class Sender:
 
     def close(self) -> None:
         """Stop after everything is sent."""
-        self._deadline = time.monotonic() + _LAST_SECONDS
         self.open = False
         self._ring()
 
@@ -203,7 +201,15 @@ class Sender:
     # -- the thread's side ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self.open or ((self._queue or self._busy()) and time.monotonic() < self._deadline):
+        end: float | None = (
+            None  # from the first look after it is closed: a busy machine may have kept the thread waiting
+        )
+        while self.open or self._queue or self._busy():
+            if not self.open:
+                now = time.monotonic()
+                end = now + _LAST_SECONDS if end is None else end
+                if now > end:
+                    break
             self._rest(0.0 if self._busy() else _IDLE_SECONDS)
             self._urgent = False
             try:
