@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLOCK_MONOTONIC for records. To read it is a third of what a record costs, so between two readings the processor's
-// own counter is used, if the kernel trusts it as well. A time is then off by some ten nanoseconds: it is at most
-// kStretch after a reading, and the clock is slewed by 1/2000 at the very most, which makes five microseconds.
+// CLOCK_MONOTONIC for records. Reading it for each record was a third of the cost of a record, so between two readings
+// the processor's own counter is used, if the kernel trusts it as well. A time is then off by some ten nanoseconds. It
+// is at most kStretch after a reading, and the kernel slews its clock by at most 1/2000, so no time is off by more than
+// five microseconds.
 #pragma once
 
 #include <time.h>

@@ -28,7 +28,7 @@ constexpr uint64_t kTableAt = kRingAt + sizeof(Record) * kRingSlots;
 constexpr uint64_t kBlobsAt = kTableAt + sizeof(Record) * uint64_t{kTableSlots};
 constexpr uint64_t kTotal = kBlobsAt + kBlobBytes;
 
-// Held for some ten nanoseconds at a time, so waiting means spinning; who waits long was preempted against.
+// Held for some ten nanoseconds at a time, so waiting means spinning. A long wait means that the holder was preempted.
 class SpinLock {
 public:
     void lock() noexcept {
