@@ -3,30 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import random
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agents import Collector, one_by_one, watched
-from tests.mock.program import Program
-from tests.mock.wheel import PYTHONS, ROOT
-from tests.runs import Bench, ttmem
-from tests.schema_conformance import problems
-from tests.support import PATIENCE
-from ttmem.account.allocations import Allocation
-from ttmem.account.entities import Source
+from tests.explain_stage import UNIT, Stage, advice, free, has, held, staged, the_largest_fits_and_no_more
+from tests.mock.wheel import PYTHONS
 from ttmem.analyze import verdict_types as v
-from ttmem.analyze.failure_context import verdict_at
-from ttmem.analyze.failure_messages import parse
 from ttmem.analyze.failure_types import (
     BELOW,
     FIXED,
@@ -40,142 +26,14 @@ from ttmem.analyze.failure_types import (
 )
 from ttmem.analyze.global_buffers import configuration_bytes
 from ttmem.analyze.hold_reasons import Cause
-from ttmem.analyze.process_layout import Block
-from ttmem.analyze.verdict_types import Advice, Verdict
 from ttmem.analyze.verdicts import verdict_on
-from ttmem.model import schema
-from ttmem.model.events import Event, Failed
 from ttmem.model.kinds import Kind
-from ttmem.recording.event_recording import EventRecordingWriter
-from ttmem.wire.agent_ring import RingEvent
-
-UNIT = 32  # of a bank of Wormhole
-
-
-class Stage:
-    """A ttnn process that executes commands of the test, and its account, updated event by event."""
-
-    def __init__(self, collector: Collector, program: Program, folder: Path) -> None:
-        self._collector = collector
-        self._program = program
-        self._command = folder / "command.json"
-        self._records = program.records()
-        self.journal: EventRecordingWriter | None = None
-        self.told = False  # whether the agent itself reported the last exception of ttnn
-        next(self._records)
-
-    def do(self, act: str, **more: Any) -> Any:
-        """A command that must succeed."""
-        record = self._act(act, more)
-        assert record["error"] is None, record["error"]
-        self.fold()
-        return record["result"]
-
-    def refused(self, act: str, **more: Any) -> Verdict:
-        """A command that must fail. Returns the verdict."""
-        record = self._act(act, more)
-        assert record["error"] is not None, "it was not refused"
-        verdict = self.fold(record["error"])
-        assert verdict is not None
-        assert verdict.failure == parse(record["error"])
-        return verdict
-
-    def fails(self, act: str, **more: Any) -> bool:
-        record = self._act(act, more)
-        self.fold()
-        return record["error"] is not None
-
-    def _act(self, act: str, more: dict[str, Any]) -> Any:
-        self._command.write_text(json.dumps({"act": act, **more}))
-        return next(self._records)
-
-    def fold(self, error: str | None = None) -> Verdict | None:
-        """Apply the agent's records. Returns the verdict at the record of an exception of ttnn.
-
-        Not every exception passes a hook of the agent. Without a record, it was thrown before anything was freed.
-        """
-        self._collector._accept()
-        agent = self._collector.agents[self._program.pid]
-        process = agent.source.process
-        verdict: Verdict | None = None
-        fallback: Verdict | None = None
-        self.told = False
-
-        def observed(time: float, source: Source | None, event: Event, allocation: Allocation | None) -> None:
-            nonlocal verdict
-            if isinstance(event, Failed):
-                verdict = verdict_at(event, process)
-                self.told = True
-            if self.journal is not None:
-                self.journal.write(time, source, event)
-
-        agent.fold._sink.add_observer(observed)
-        for record in one_by_one(agent.fold):
-            if error is not None and fallback is None and record.event in (RingEvent.FREED, RingEvent.DESTROYED):
-                fallback = verdict_at(Failed(0, error), process)
-        agent.fold._sink.remove_observer(observed)
-        assert not agent.fold.unread
-        if verdict is None and error is not None:
-            verdict = fallback or verdict_at(Failed(0, error), process)
-        return verdict
-
-    def live(self, kind: str) -> list[int]:
-        """The addresses of all buffers of a kind, from the account."""
-        holdings = self._collector.agents[self._program.pid].source.holdings.values()
-        return [
-            allocation.address
-            for one in holdings
-            for allocation in one.buffers.values()
-            if allocation.kind.name == kind
-        ]
-
-    def end(self) -> None:
-        self._command.write_text("null")
-        for _ in self._records:
-            raise AssertionError("it went on")
-
-
-@contextlib.contextmanager
-def staged(folder: Path, board: str = "n150", python: str = "3.12") -> Iterator[Stage]:
-    with watched(python, "ttnn_explain", board, folder) as (collector, program):
-        stage = Stage(collector, program, folder)
-        yield stage
-        stage.end()
 
 
 @pytest.fixture
 def stage(folder: Path) -> Iterator[Stage]:
     with staged(folder) as made:
         yield made
-
-
-def advice(verdict: Verdict, what: str) -> Advice:
-    (found,) = [one for one in verdict.advice if one.what == what]
-    return found
-
-
-def has(verdict: Verdict, what: str) -> bool:
-    return any(one.what == what for one in verdict.advice)
-
-
-def held(verdict: Verdict) -> list[Block]:
-    """The buffers of all groups, if they are few."""
-    blocks = [block for group in verdict.holders for block in group.blocks]
-    assert len(blocks) == verdict.held
-    return blocks
-
-
-def free(stage: Stage, found: Advice) -> None:
-    assert found.blocks
-    stage.do("free", kind=found.blocks[0].kind.name, addresses=[block.address for block in found.blocks])
-
-
-def the_largest_fits_and_no_more(stage: Stage, verdict: Verdict, **more: Any) -> None:
-    largest = advice(verdict, v.SMALLER).value
-    assert largest is not None
-    assert stage.fails("new", per_bank=largest + UNIT, **more)
-    address = stage.do("new", per_bank=largest, **more)
-    stage.do("free", kind=more["kind"], addresses=[address])
 
 
 # -- out of memory ----------------------------------------------------------------------------------------------------
@@ -578,121 +436,3 @@ def test_the_kernel_ring(stage: Stage) -> None:
     stage.do("close")
     stage.do("open", worker_l1_size=found.value)
     stage.do("run", name="add")
-
-
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
-def test_a_log_and_a_recording(folder: Path) -> None:
-    """ttnn's own log has the message, a recording also who was there."""
-    path = folder / "run.ttmem"
-    with open(path, "wb", buffering=0) as file, staged(folder) as stage:
-        stage.journal = EventRecordingWriter(file)
-        stage.do("open")
-        stage.do("new", kind="L1", per_bank=900_000)
-        stage.refused("new", kind="L1", per_bank=600_000)
-        verdict = stage.refused("run", name="circular", sizes=[300_000, 300_000])
-        stage.journal.finish()
-    log = ttmem("explain", str(folder / "ttnn_explain.err"))
-    assert log.code == 0
-    assert b"circular buffers reach" in log.out
-    assert b"held by: not known from a log" in log.out
-    assert b"2 failures, 1 not shown" in log.out
-    data = json.loads(ttmem("explain", "--json", "--all", str(path)).out)
-    assert problems(data, schema.Explanation) == []
-    assert data["failures"] == 2
-    assert [one["failure"]["type"] for one in data["explained"]] == ["OutOfMemory", "Clash"]
-    last = data["explained"][-1]
-    assert verdict.wall is not None
-    assert last["wall"]["address"] == verdict.wall.address
-    assert last["operation"] == "ttnn.generic_op"
-    assert last["advice"][0]["text"].startswith("free the buffer at")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "code", "words"),
-    [
-        ("quiet.log", b"all is well\n\xff\x00" * 1000, 1, b"no failure in"),
-        ("empty.log", b"", 1, b"it looks for: out of memory"),
-        ("absent.log", None, 1, b"No such file"),
-        (".", None, 1, b"is a folder; name a log or a recording"),
-        ("newer.ttmem", b"TTMEMREC\x63\0\0\0\0\0\0\0", 1, b"recording of version 99"),
-        ("cut.ttmem", b"TTMEMREC\x01\0\0\0\0\0\0\0half", 1, b"4 bytes at its end are no whole block"),
-    ],
-)
-def test_nothing_to_explain(name: str, content: bytes | None, code: int, words: bytes, folder: Path) -> None:
-    if content is not None:
-        (folder / name).write_bytes(content)
-    done = ttmem("explain", str(folder / name))
-    assert done.code == code
-    assert words in done.out + done.err.encode()
-    assert "Traceback" not in done.err
-    assert ttmem("explain", "--json", str(folder / name)).code == code
-
-
-def test_standard_input(folder: Path) -> None:
-    with open(ROOT / "tests/data/explain/pipeline.log", "rb") as log:
-        done = ttmem("explain", "--all", "-", stdin=log)
-    assert (done.code, done.out.count(b"\n  found          line "), done.err) == (0, 2, "")
-    assert done.out.startswith(b"out of memory: 540 KiB of L1 on each of 48 cores; ")
-    assert "free per core, but the largest free block has 510 KiB held by" in " ".join(done.out.decode().split())
-    piped = f"cat {folder}/x | {sys.executable} -m ttmem explain -"
-    (folder / "x").write_bytes(b"TTMEMREC\x01\0\0\0\0\0\0\0")
-    refused = subprocess.run(piped, shell=True, capture_output=True, text=True)
-    assert (refused.returncode, "cannot be read from a pipe" in refused.stderr) == (1, True)
-
-
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-BLOCK = re.compile(r"^```(python|)\n(.*?)^```$", re.M | re.S)
-SHELL = '#!/bin/sh\nexec {} "$@"\n'
-
-
-class Page:
-    """docs/explain.md: its programs are written to files, and its commands run in a shell in their order."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._folder = bench.folder / "study"
-        self._folder.mkdir()
-        tools = bench.folder / "bin"
-        tools.mkdir()
-        for name, command in (("python", bench.python), ("ttmem", f"{sys.executable} -m ttmem")):
-            (tools / name).write_text(SHELL.format(command))
-            (tools / name).chmod(0o755)
-        self._environment = {**bench.environment, "PATH": f"{tools}:{os.environ['PATH']}"}
-
-    def check(self, text: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Each command with the lines on the page and its real output."""
-        for language, body in BLOCK.findall(text):
-            if language:
-                name = body.partition("\n")[0].removeprefix("# ")
-                (self._folder / name).write_text(body)
-            elif body.startswith("$ "):
-                for command in body.removeprefix("$ ").split("\n$ "):
-                    line, _, shown = command.partition("\n")
-                    yield line, shown.splitlines(), self._run(line).splitlines()
-
-    def _run(self, line: str) -> str:
-        done = subprocess.run(
-            line, shell=True, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
-        )  # fmt: skip
-        return re.sub(r"\d+\.\d s before the command", "0.1 s before the command", done.stdout)
-
-
-def same(shown: list[str], printed: list[str]) -> bool:
-    """A line of dots stands for any number of others."""
-    if not shown:
-        return not printed
-    if shown[0] == "...":
-        return any(same(shown[1:], printed[at:]) for at in range(len(printed) + 1))
-    return bool(printed) and shown[0] == printed[0].rstrip() and same(shown[1:], printed[1:])
-
-
-def test_the_page_is_what_happens(folder: Path) -> None:
-    commands = []
-    with Bench(folder) as bench:
-        for line, shown, printed in Page(bench).check((ROOT / "docs/explain.md").read_text()):
-            assert same(shown, printed), "\n".join([f"$ {line}", *printed])
-            commands.append(line.split()[0])
-    assert commands.count("ttmem") >= 4
