@@ -16,13 +16,15 @@ WEB    := $(wildcard web/*.json web/*.ts web/src/*.ts* web/src/*/*.ts* web/style
 JOBS   := $(shell nproc)
 # Older thread sanitizers do not start where addresses are randomised more than they expect.
 STEADY := $(shell setarch --addr-no-randomize true 2>/dev/null && echo setarch --addr-no-randomize)
-native-options = -DTTMEM_WERROR=ON -DTTMEM_NATIVE_TESTS=ON -DTTMEM_SANITIZE=$(filter address thread,$(notdir $(1)))
+# The variant `plain` is what `make agent` installs; all others have the tests.
+native-options = -DTTMEM_WERROR=ON -DTTMEM_NATIVE_TESTS=$(if $(filter plain,$(1)),OFF,ON) \
+  -DTTMEM_SANITIZE=$(filter address thread,$(notdir $(1)))
 # Builds .cache/native/<variant>; prints only errors.
 native-build = $(CMAKE) -G "Unix Makefiles" -S native -B .cache/native/$(1) $(call native-options,$(1)) $(2) >/dev/null \
 	  && $(CMAKE) --build .cache/native/$(1) --parallel $(JOBS) >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test setup agent agent-aarch64 native-test web web-types web-test lint format bench fuzz pictures \
+.PHONY: help demo check test setup agent native-test native-test-aarch64 web web-types web-test lint format bench fuzz pictures \
   screens man docs wheel clean
 
 help:  ## list the targets
@@ -103,9 +105,13 @@ native-test-%: $(VENV)/.dev
 	@flock .cache/native/tests/$*/.lock sh -c '$(call native-build,tests/$*)'
 	@cd .cache/native/tests/$* && $(STEADY) $(dir $(CMAKE))ctest --output-on-failure --no-tests=error
 
-agent-aarch64: $(VENV)/.dev
+# In emulation. Debian's packages are g++-aarch64-linux-gnu and qemu-user-static.
+native-test-aarch64: $(VENV)/.dev
+	@echo "native tests: aarch64"
 	@$(call native-build,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
-	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
+	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+	  '-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64-static;-L;/usr/aarch64-linux-gnu')
+	@cd .cache/native/aarch64 && $(dir $(CMAKE))ctest --output-on-failure --no-tests=error
 
 lint: $(VENV)/.dev $(if $(NPM),web/node_modules/.made)  ## run ruff, mypy --strict, clang-format, and tsc on the pages
 	@$(BIN)/ruff check $(SOURCES)

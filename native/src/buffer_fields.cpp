@@ -11,6 +11,11 @@ namespace {
 
 constexpr size_t kPaper = 4096;  // larger than every offset that is accepted
 constexpr uint16_t kMostOffset = 2048;
+#if defined(__x86_64__)
+constexpr bool kReadsCode = true;
+#else
+constexpr bool kReadsCode = false;  // on other processors the functions are called
+#endif
 
 // Reads machine code of x86-64 from the front. Offsets are one or four bytes, or none.
 class Code {
@@ -109,7 +114,7 @@ bool confirmed(const Metal& metal, Call call, const FieldPlace& place, std::init
 bool find(const Metal& metal, Call call, FieldPlace& place) {
     const uint8_t* code = static_cast<const uint8_t*>(metal.calls[call]);
     uintptr_t address = reinterpret_cast<uintptr_t>(code);
-    bool whole = code != nullptr && address >= metal.begin && address + kCodeBytes <= metal.code_end;
+    bool whole = kReadsCode && code != nullptr && address >= metal.begin && address + kCodeBytes <= metal.code_end;
     return whole && decode_getter(code, place);
 }
 
@@ -137,7 +142,6 @@ bool decode_getter(const uint8_t* bytes, FieldPlace& place) noexcept {
 }
 
 BufferFields find_buffer_fields(const Metal& metal) noexcept {
-#if defined(__x86_64__)
     FieldPlace size, type, layout, address;
     bool found = find(metal, kCall_buffer_size, size) && find(metal, kCall_buffer_type, type) &&
                  find(metal, kCall_buffer_layout, layout) && find(metal, kCall_buffer_address, address);
@@ -158,9 +162,6 @@ BufferFields find_buffer_fields(const Metal& metal) noexcept {
     } catch (...) {
         metal.swallowed();
     }
-#else
-    (void)metal;
-#endif
     return {};
 }
 

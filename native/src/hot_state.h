@@ -53,7 +53,8 @@ struct alignas(64) ThreadState {
     FreshBuffer fresh[kMostFresh];
 };
 static_assert(offsetof(ThreadState, recent) == 64, "one cache line before it");
-// More would not fit into what glibc keeps for libraries that are loaded later.
+// Every thread has one, and the agent's are in the block that glibc makes at the start of a process: it has no room for
+// as much later, for example after `import torch`.
 static_assert(sizeof(ThreadState) <= 1600);
 
 extern ProcessState of_process;
