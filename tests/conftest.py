@@ -49,8 +49,8 @@ for _number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
 
 _ASKED = os.environ.get("TTMEM_TESTS", "")
 BRIEF = _ASKED == "brief"
-_EXAMPLES = 6  # of each property in a brief run
-_CASES = 5  # of each test
+_EXAMPLES = 4  # of each property in a brief run
+_CASES = 3  # of each test
 _SETTINGS = "_hypothesis_internal_use_settings"  # a decorated test cannot be decorated again
 _left_out = pytest.StashKey[str]()
 

@@ -1,117 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scripted agent that also keeps meters, windows and open phases, in the simplest way: one meter for each chip."""
+"""A scripted agent that also keeps meters, windows and open phases, and whose meshes are closed and opened again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.scripted_agent import SLOTS, Agent
-from ttmem.model.kinds import POOL_GAUGES, POOL_OF, Kind
-from ttmem.wire.agent_ring import GAUGES, RingEvent
+from tests.agent_meters import AgentMeters
+from tests.scripted_agent import BANKS, SLOTS, Agent
+from ttmem.model.kinds import POOL_OF, Kind, Pool
+from ttmem.wire.agent_ring import GAUGES, NO_SLOT, PROGRAM_FRAME, SHARED, Record, RingEvent
 
 WINDOWS, PHASES = 4, 8
 WINDOW_RECORDS = SLOTS // 2
-_KINDS = (Kind.DRAM, Kind.L1, Kind.L1_SMALL, Kind.TRACE)
 
 
 class MeteredAgent(Agent):
-    """An agent on some chips, each of which is a mesh; a last mesh has all of them."""
+    """An agent with some chips. By default each of them is a mesh, and a last mesh has all of them."""
 
-    def __init__(self, chips: Sequence[int]) -> None:
-        gauges = [*(kind.label for kind in _KINDS), *(POOL_GAUGES[pool] for pool in {POOL_OF[kind] for kind in _KINDS})]
-        self._numbers = {
-            (index, gauge): len(GAUGES) + position
-            for position, (index, gauge) in enumerate((i, g) for i in range(len(chips)) for g in gauges)
-        }
-        super().__init__(meters=len(GAUGES) + len(self._numbers), windows=WINDOWS, phases=PHASES)
-        self.members: list[list[int]] = [*([i] for i in range(len(chips))), list(range(len(chips)))]
+    def __init__(self, chips: Sequence[int], meshes: Sequence[list[int]] | None = None) -> None:
+        self._blobs: dict[bytes, int] = {}
+        super().__init__(meters=(len(GAUGES) + 3) * (len(chips) + 1), windows=WINDOWS, phases=PHASES)
+        self._meters = AgentMeters(self, WINDOWS)
+        self._metered: dict[int, Record] = {}  # what the meters count, by slot
+        self.members: dict[int, list[int]] = {}  # of open meshes
+        self.parents: dict[int, int] = {}
+        self._rows: dict[int, int] = {}  # ident of an open phase -> row
         for index, unique in enumerate(chips):
             self.chip(index, unique, index)
-        for index, members in enumerate(self.members):
-            self.mesh(index, members)
-        self._used = dict.fromkeys(self._numbers, 0)
-        self._ever = dict(self._used)
-        self._highs = dict(self._used)  # of the open window
-        self._first = 1
-        self._window = 1
-        self._rows: dict[int, int] = {}  # ident of an open phase -> row
-        self._figures: dict[int, dict[tuple[int, str], list[int]]] = {}
-        for (index, gauge), number in self._numbers.items():
-            self.put_meter(number, chips=1 << index, gauge=GAUGES.index(gauge))
-        self.put(window=1)
-        self._write_window(0)
-        for index in range(len(self.members)):
-            self.opened(index)
-            self._next_record()
+        for index, members in enumerate(meshes or [*([i] for i in range(len(chips))), list(range(len(chips)))]):
+            self.open_mesh(index, members)
 
-    def take(self, slot: int, size: int, kind: Kind, mesh: int) -> None:
-        self._next_record()
-        self.allocate(slot, size, kind=kind, mesh=mesh)
-        self._change(mesh, kind, size)
+    # -- what it does --------------------------------------------------------------------------------------------
+
+    def take(self, slot: int, size: int, kind: Kind, mesh: int, per_bank: int = 32) -> None:
+        self.allocate(slot, size, kind=kind, mesh=mesh, per_bank=per_bank)
 
     def give_back(self, slot: int) -> None:
-        allocation = self.live[slot]
-        self._next_record()
         self.free(slot)
-        self._change(allocation.mesh, Kind(allocation.kind), -allocation.size)
+
+    def place(self, slot: int, size: int, kind: Kind, mesh: int, program: int, *, shared: bool = False) -> None:
+        """A part of a program. ``shared``: it lies inside a buffer that is counted already."""
+        flags = SHARED if shared else 0
+        self.allocate(slot, size, kind=kind, mesh=mesh, program=program, flags=flags, cores=self.blob(b"\x03"))
+
+    def open_mesh(self, index: int, members: list[int], parent: int | None = None) -> None:
+        """Open a mesh, or a submesh. The index may have been another mesh's."""
+        self.mesh(index, members, parent=parent)
+        self.put_mesh(index, audits=0, opened=self.head + 1)
+        self.members[index], self.parents[index] = members, index if parent is None else parent
+        self.opened(index)
+
+    def family(self, mesh: int) -> list[int]:
+        """An open mesh and its submeshes."""
+        return [index for index, parent in self.parents.items() if mesh in (index, parent)]
+
+    def on(self, mesh: int) -> list[Record]:
+        """What is live on a mesh and its submeshes: buffers, frames and parts of programs."""
+        family = self.family(mesh)
+        return [record for record in self.live.values() if record.mesh in family]
+
+    def close_mesh(self, mesh: int) -> None:
+        """Free everything on a mesh and its submeshes, and close them."""
+        self.record(RingEvent.CLOSING, mesh=mesh)
+        for record in self.on(mesh):
+            if record.kind == PROGRAM_FRAME:
+                self.destroyed(record.slot, record.program, record.mesh)
+        for record in self.on(mesh):
+            self.free(record.slot)
+        self.record(RingEvent.CLOSED, mesh=mesh)
+        for index in self.family(mesh):
+            self.put_mesh(index, state=2)
+            del self.members[index], self.parents[index]
 
     def begin_phase(self, ident: int, name: str, parent: int = 0) -> None:
-        self._next_record()
         row = next(row for row in range(PHASES) if row not in self._rows.values())
         blob = self.blob(name.encode())
         record = self.record(RingEvent.PHASE_BEGAN, address=ident, size=parent, name=blob)
         self._rows[ident] = row
-        self._figures[ident] = {key: [used, used] for key, used in self._used.items()}
-        self.put_phase(
-            row, {}, ident=ident, parent=parent, time=record.time, name=blob, began=record.sequence
+        self._meters.phase_began(
+            row, ident=ident, parent=parent, time=record.time, name=blob, began=record.sequence
         )  # fmt: skip
         self.put(phases_began=self.get("phases_began") + 1)
-        self._publish()
 
     def end_phase(self, ident: int) -> None:
-        self._next_record()
         self.record(RingEvent.PHASE_ENDED, address=ident)
-        self.put_phase(self._rows.pop(ident), {}, began=0)
-        del self._figures[ident]
-        self._publish()
+        self._meters.phase_ended(self._rows.pop(ident))
 
     @property
     def open_phases(self) -> list[int]:
         return list(self._rows)
 
-    def _change(self, mesh: int, kind: Kind, size: int) -> None:
-        for index in self.members[mesh]:
-            for gauge in (kind.label, POOL_GAUGES[POOL_OF[kind]]):
-                key = index, gauge
-                used = self._used[key] = self._used[key] + size
-                self._ever[key] = max(self._ever[key], used)
-                self._highs[key] = max(self._highs[key], used)
-                for figures in self._figures.values():
-                    figures[key][1] = max(figures[key][1], used)
-        self._publish()
+    def meter_of(self, chip: int, kind: Kind) -> int:
+        """The number of a meter."""
+        return self._meters.number(kind.label, chip)
 
-    def _next_record(self) -> None:
-        """Close the window if the next record does not belong to it."""
-        following = self.head + 1
-        if following - self._first >= WINDOW_RECORDS:
-            self._write_window(following - 1)
-            self._window += 1
-            self._first = following
-            self._highs = dict(self._used)
-            self._write_window(0)
-            self.put(window=self._window)
+    def sharing(self, kind: Kind) -> list[set[int]]:
+        """The groups of chips that share a meter."""
+        return self._meters.sharing(kind.label)
 
-    def _write_window(self, last: int) -> None:
-        highs = {self._numbers[key]: (high, 0) for key, high in self._highs.items()}
-        self.put_window(self._window % WINDOWS, highs, number=self._window, first=self._first, last=last)
+    def exaggerate_windows(self, high: int) -> None:
+        """Write a high into all windows that no meter has ever reached."""
+        for number in range(max(1, self._meters.window - WINDOWS + 1), self._meters.window + 1):
+            self.put_window(number % WINDOWS, dict.fromkeys(range(self.get("meters_used")), (high, 0)))
 
-    def _publish(self) -> None:
-        for key, number in self._numbers.items():
-            self.put_meter(
-                number, chips=1 << key[0], used=self._used[key], high=self._used[key], ever=self._ever[key],
-                peak=self._ever[key],
-            )  # fmt: skip
-        self._write_window(0)
-        for ident, row in self._rows.items():
-            figures = self._figures[ident]
-            self.put_phase(row, {number: (figures[key][0], figures[key][1]) for key, number in self._numbers.items()})
+    # -- what the meters follow ----------------------------------------------------------------------------------
+
+    def mesh(self, index: int, chips: list[int], state: int = 1, parent: int | None = None) -> None:
+        super().mesh(index, chips, state, parent)
+        self._meters.set_mesh(index, chips)
+
+    def write(self, event: int = RingEvent.ALLOCATED, slot: int = NO_SLOT, **fields: int) -> Record:
+        if self.head + 1 - self._meters.first >= WINDOW_RECORDS:
+            self._meters.next_window(self.head + 1)
+        return super().write(event, slot, **fields)
+
+    def put_live(self, slot: int, record: Record) -> None:
+        super().put_live(slot, record)
+        self._count(slot, record)
+
+    def clear_live(self, slot: int) -> None:
+        super().clear_live(slot)
+        self._count(slot, None)
+
+    def _count(self, slot: int, record: Record | None) -> None:
+        """The row of the table has changed."""
+        old = self._metered.pop(slot, None)
+        for one, sign in ((old, -1), (record, 1)):
+            if one is not None and one.kind != PROGRAM_FRAME:
+                self._meters.change(one.mesh, Kind(one.kind), sign * counted(one), sign * reserved(one))
+        if record is not None:
+            self._metered[slot] = record
+
+    def blob(self, data: bytes) -> int:
+        """A blob is written once."""
+        if data not in self._blobs:
+            self._blobs[data] = super().blob(data)
+        return self._blobs[data]
+
+
+def counted(record: Record) -> int:
+    """Bytes that it adds to each of its chips."""
+    return 0 if record.flags & SHARED else record.size
+
+
+def reserved(record: Record) -> int:
+    """Bytes that its allocator reserved on each chip. Parts of programs lie outside the banks."""
+    return record.per_bank * BANKS if POOL_OF[record.kind] in (Pool.DRAM, Pool.L1) else 0

@@ -21,6 +21,7 @@ from tests.support import PATIENCE, Server
 from ttmem.cli import main
 from ttmem.model.events import Allocated, Event, Extra, PhaseBegan, PhaseEnded
 from ttmem.model.kinds import Kind
+from ttmem.recording.blocks import Block, BlockType, SegmentReader
 
 MARKUP = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>&lt;b&gt;\"'`${1}</script><!--"
 EVIL = MARKUP + HOSTILE
@@ -47,7 +48,8 @@ class Samples:
             "story": lambda path: self._story(path, STORY),
             "evil": lambda path: self._story(path, EVIL_STORY),
             "empty": lambda path: self._story(path, []),
-            "truncated": self._truncated,
+            "truncated": lambda path: self._truncated(path, lambda blocks: blocks[-1]),
+            "without_records": lambda path: self._truncated(path, _first_records),
         }
 
     def recording(self, name: str) -> Path:
@@ -84,9 +86,11 @@ class Samples:
         place.mkdir()
         os.rename(story_file(place, story), path)
 
-    def _truncated(self, path: Path) -> None:
+    def _truncated(self, path: Path, last: Callable[[list[Block]], Block]) -> None:
+        """The decoder's recording up to the middle of a block."""
         whole = self.recording("decoder").read_bytes()
-        path.write_bytes(whole[: len(whole) * 2 // 3])
+        block = last(SegmentReader(io.BytesIO(whole)).blocks)
+        path.write_bytes(whole[: block.at + block.stored // 2])
 
     def _demo(self, path: Path) -> None:
         """Simulated devices, recorded by a server."""
@@ -100,6 +104,10 @@ class Samples:
             command, env=environment, input=steps, text=True, stdout=subprocess.DEVNULL, check=True, timeout=PATIENCE
         )
         server.stop()
+
+
+def _first_records(blocks: list[Block]) -> Block:
+    return next(block for block in blocks if block.type == BlockType.RECORDS)
 
 
 def samples_of(factory: pytest.TempPathFactory) -> Samples:

@@ -31,9 +31,9 @@ L1_SIZE, L1_BASE = 1499136, 1 << 17
 class Agent(RingMemory):
     """The actions of an agent on a memory small enough to overflow; invalid actions are possible, too."""
 
-    def __init__(self, *, meters: int = len(GAUGES), windows: int = 1, phases: int = 1) -> None:
+    def __init__(self, *, slots: int = SLOTS, meters: int = len(GAUGES), windows: int = 1, phases: int = 1) -> None:
         super().__init__(
-            slots=SLOTS, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS, meters=meters, windows=windows,
+            slots=slots, table=TABLE, meshes=MESHES, chips=CHIPS, blobs=BLOBS, meters=meters, windows=windows,
             phases=phases, seals=fcntl.F_SEAL_SHRINK,
         )  # fmt: skip
         self.put(started=START, coverage=SEEN)
@@ -72,6 +72,13 @@ class Agent(RingMemory):
     def opened(self, mesh: int = 0) -> None:
         self.record(RingEvent.OPENED, mesh=mesh)
 
+    def reopen(self, mesh: int = 0, banks: int = BANKS) -> None:
+        """Close a mesh and open one with the same index, chips and parent. Only its banks may be others."""
+        self.record(RingEvent.CLOSED, mesh=mesh)
+        bank = {"ours": 0, "theirs": 0, "largest_free": 0, "banks": banks}
+        self.put_mesh(mesh, [bank, bank, {}, bank, bank], audits=0, opened=self.head + 1)
+        self.opened(mesh)
+
     def allocate(self, slot: int, size: int = 100, address: int = 0, **fields: int) -> None:
         fields = {"kind": Kind.DRAM, "per_bank": 32, **fields}
         self.keep(slot, self.record(RingEvent.ALLOCATED, slot, size=size, address=address or 4096 + slot, **fields))
@@ -105,10 +112,10 @@ class Agent(RingMemory):
             self.free(slot)
 
     def destroyed(self, slot: int, number: int, mesh: int = 0) -> None:
+        self.record(RingEvent.DESTROYED, slot, program=number, mesh=mesh)
         for gone in [s for s, allocation in self.live.items() if allocation.program == number]:
             del self.live[gone]
             self.clear_live(gone)
-        self.record(RingEvent.DESTROYED, slot, program=number, mesh=mesh)
 
 
 class Reader:
@@ -143,6 +150,9 @@ class Reader:
     def sizes(source: Source) -> list[int]:
         return sorted(allocation.size for holding in source.holdings.values() for allocation in holding.allocations())
 
+    def close(self) -> None:
+        self.rings.close()
+
     def anomalies(self) -> dict[str, int]:
         return {name: count for name, count in self.ledger.anomalies.items() if count}
 
@@ -172,4 +182,4 @@ def agent(agents: Callable[[], Agent]) -> Agent:
 def reader() -> Iterator[Reader]:
     made = Reader()
     yield made
-    made.rings.close()
+    made.close()

@@ -48,6 +48,7 @@ def compare(complete: Ledger, lossy: Ledger) -> None:
     [
         ("ttnn_random", "n150", ("--steps", "150", "--seed", "3")),
         ("ttnn_random_meshes", "t3k", ("--steps", "60", "--seed", "5", "--shape", "2x4", "--operations", "whole")),
+        ("ttnn_random_meshes", "galaxy", ("--steps", "50", "--seed", "7", "--shape", "8x4", "--operations", "whole")),
     ],
 )
 def test_what_was_lost_does_not_show(program: str, board: str, arguments: tuple[str, ...], folder: Path) -> None:

@@ -22,7 +22,9 @@ from tests.oracle import Oracle
 
 LOOK_CLOSELY = 10  # steps between comparisons of the table with all records ever written
 CHIP_ID_SEED = 4711
-STEPS = (8, 14)  # of two processes
+KINDS = {"all_gather", "reduce_scatter", "all_reduce", "programs_on_parts", "open_part", "close_part"}
+# Operations, steps and seed of two processes. With these seeds each kind of step occurs, and the first ends earlier.
+PROGRAMS = (("whole", 18, 389), ("parts", 24, 8))
 
 
 class Programs:
@@ -56,6 +58,7 @@ class Programs:
         ("t3k", "2x4", "whole", 80, 5),
         ("t3k", "2x4", "parts", 80, 5),
         ("galaxy", "8x4", "both", 40, 6),
+        ("galaxy", "8x4", "whole", 16, 76),
     ],
 )
 def test_a_random_program(board: str, shape: str, operations: str, steps: int, seed: int, folder: Path) -> None:
@@ -77,7 +80,7 @@ def test_a_random_program(board: str, shape: str, operations: str, steps: int, s
         if operations != "both":  # it does not close its meshes
             oracle.nothing_live()
     assert oracle.compared == steps + (1 if operations == "both" else 2)
-    assert {"all_gather", "reduce_scatter", "all_reduce", "programs_on_parts", "open_part"} <= set(seen)
+    assert set(seen) >= (KINDS if operations != "both" else KINDS - {"close_part"})
     assert most_meshes > 2
     assert programs.compared
 
@@ -96,19 +99,22 @@ def test_two_processes_with_half_of_the_chips_each(
     """Each numbers its chips from 0, so only the unique ids say that these are different chips."""
     with Collector(folder) as collector, ExitStack() as stack:
         running = []
-        for number, (visible, chips) in enumerate(halves):
+        for number, ((visible, chips), (operations, steps, seed)) in enumerate(zip(halves, PROGRAMS, strict=True)):
             own = folder / str(number)
             own.mkdir()
             program = Program(
                 *(wheel("3.12"), "ttnn_random_meshes", board, own),
-                *("--shape", shape, "--steps", str(STEPS[number]), "--seed", str(number)),
+                *("--shape", shape, "--operations", operations, "--steps", str(steps), "--seed", str(seed)),
                 environment={**collector.environment, "TT_VISIBLE_DEVICES": visible},
                 chip_id_seed=CHIP_ID_SEED,
             )
             stack.enter_context(program)
             running.append((program, {program.chip_ids[chip] for chip in chips}))
         oracles: dict[int, Oracle] = {}
+        programs: dict[int, Programs] = {}
         last: dict[int, list[dict[str, Any]]] = {}  # the meshes of each process
+        seen = {program.pid: Counter[str]() for program, _ in running}
+        most_meshes = dict.fromkeys(seen, 0)
         for records in zip_longest(*(program.records() for program, _ in running)):
             collector.drain()
             for (program, expected), record in zip(running, records, strict=True):
@@ -116,16 +122,25 @@ def test_two_processes_with_half_of_the_chips_each(
                     continue
                 assert record["error"] is None
                 last[program.pid] = record["meshes"]
+                seen[program.pid][record["what"]] += 1
+                most_meshes[program.pid] = max(most_meshes[program.pid], len(record["meshes"]))
                 if program.pid not in oracles:
                     ring = collector.agents[program.pid].ring
                     numbers = {chip.number: chip.unique_id for mesh in ring.meshes() for chip in ring.chips_of(mesh)}
                     assert set(numbers.values()) == expected
                     oracles[program.pid] = Oracle(collector, program, numbers)
+                    programs[program.pid] = Programs(oracles[program.pid])
             for pid, oracle in oracles.items():  # a step of one does not change the chips of the other
                 oracle.compare(last[pid])
+            for (program, _), record in zip(running, records, strict=True):
+                if record is not None:
+                    programs[program.pid].compare(record)
         for oracle in oracles.values():
             oracle.look_closely()
             oracle.nothing_odd()
             oracle.nothing_live()
-        assert [oracle.compared for oracle in oracles.values()] == [max(STEPS) + 2] * 2
+        assert [oracle.compared for oracle in oracles.values()] == [max(steps for _, steps, _ in PROGRAMS) + 2] * 2
+        assert all(set(kinds) >= KINDS for kinds in seen.values())
+        assert all(meshes > 2 for meshes in most_meshes.values())
+        assert all(one.compared for one in programs.values())
         assert len(collector.ledger.chips) == sum(len(chips) for _, chips in halves)

@@ -100,7 +100,8 @@ def test_any_moment_is_what_ttnn_reported(board: str, steps: int, folder: Path) 
                 assert live_in_table(recording, moment) == live_in_account(opened.ledger)
             free_blocks_agree(recording, said)
             stats_agree(recording)
-            assert samples_agree(recording, 0.25) < 1, "the history of charts needs not every record"
+            step = 0.1 * (recording.end - recording.begin)  # some operations of a step are over before it ends
+            assert samples_agree(recording, step) < 1, "the history of charts needs not every record"
             shown = RecordedApi(recording)
             for moment, _ in sorted(random.Random(2).sample(said, 20), key=itemgetter(0)) + random.Random(3).sample(
                 said, 5

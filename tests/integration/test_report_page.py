@@ -83,7 +83,7 @@ def part_texts(tab: Tab) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["decoder", "failure", "galaxy", "demo", "story", "evil", "empty", "truncated"]
+    "name", ["decoder", "failure", "galaxy", "demo", "story", "evil", "empty", "truncated", "without_records"]
 )  # fmt: skip
 def test_a_page_of_every_recording(name: str, tabs: Tabs, samples: Samples) -> None:
     """It shows its verdict and all its parts, reads nothing but itself, and its policy forbids the rest."""
@@ -355,8 +355,14 @@ def test_a_mesh_is_shown_once(tab: Tab, samples: Samples) -> None:
     assert "32 chips" in tab.page.locator("#overview").inner_text()
 
 
-def test_an_incomplete_recording_says_so(tab: Tab, samples: Samples) -> None:
-    report = opened(tab, samples.report("truncated"))
+@pytest.mark.parametrize("name", ["truncated", "without_records"])
+def test_an_incomplete_recording_says_so(name: str, tab: Tab, samples: Samples) -> None:
+    """Also if nothing of it can be read but its header: then it is not known whether a chip was used."""
+    report = opened(tab, samples.report(name))
     assert not report["losses"]["finished"]
+    assert bool(report["groups"]) == (name == "truncated")
     text = tab.page.inner_text("body")
-    assert "not closed" in text or "not finished" in text or "last block" in text
+    assert "The recording was not finished" in text
+    assert re.search(r"\d+ bytes at its end are no whole block", text)
+    assert "No chip was used" not in text
+    assert ("The recording is incomplete." in text) == (name == "without_records")

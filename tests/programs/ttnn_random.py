@@ -53,6 +53,15 @@ class Program:
             self.live.pop(self.random.randrange(len(self.live)))
         return kind, error
 
+    def repeat(self, rounds: int) -> None:
+        """Run the same operations again and again; each frees what the one before it made."""
+        if not rounds:
+            return
+        a, b = self.new(64, 64, memory=DRAM), self.new(64, 64, memory=L1)
+        for _ in range(rounds):
+            c = ttnn.add(a, b, memory_config=DRAM)
+            ttnn.deallocate(ttnn.relu(c, memory_config=L1))
+
     def side(self) -> int:
         return self.random.choice(SIDES)
 
@@ -404,6 +413,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--steps", type=int, default=100)
+    options.add_argument("--repeat", type=int, default=0, help="rounds of cached operations after each step")
     options.add_argument("--threads", type=int, default=4, help="threads of the threaded step; 0 leaves it out")
     chosen = options.parse_args()
     report = Reporter(chosen.report_fd, chosen.ack_fd)
@@ -412,6 +422,7 @@ def main() -> None:
     program = Program(device, chosen.seed, chosen.threads, chosen.trace_region_size)
     for number in range(1, chosen.steps + 1):
         what, error = program.run()
+        program.repeat(chosen.repeat)
         report(step=number, what=what, error=error, **account(device))
     close_board(chosen, device)
     report(step=chosen.steps + 1, what="close", error=None, chips=[], views={}, buffers=[], program_cache=0)

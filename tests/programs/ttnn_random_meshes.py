@@ -101,6 +101,17 @@ class Meshes:
             self.pop()
         return {"what": kind, "programs": made, "error": error}
 
+    def repeat(self, rounds: int) -> None:
+        """Run the same operations again and again; each frees what the one before it made."""
+        if not rounds:
+            return
+        mesh, axis = self.wide() or (self.busy(), None)
+        a, b = self.new(mesh, 64, 64, DRAM), self.new(mesh, 64, 64, L1)
+        for _ in range(rounds):
+            c = ttnn.add(a, b, memory_config=DRAM)
+            if axis is not None:
+                ttnn.deallocate(ttnn.all_gather(c, dim=3, cluster_axis=axis))
+
 
 @step(5)
 def allocate(m: Meshes) -> None:
@@ -209,6 +220,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--steps", type=int, default=100)
+    options.add_argument("--repeat", type=int, default=0, help="rounds of cached operations after each step")
     options.add_argument("--operations", choices=("whole", "parts", "both"), default="whole")
     options.add_argument("--shape", required=True, help="ROWSxCOLUMNS of the mesh")
     chosen = options.parse_args()
@@ -222,7 +234,9 @@ def main() -> None:
     meshes = Meshes(whole, chosen.seed, chosen.operations)
     report(what="open", programs=None, error=None, meshes=[account(whole)])
     for _ in range(chosen.steps):
-        report(**meshes.run(), meshes=[account(mesh) for mesh in meshes.meshes])
+        done = meshes.run()
+        meshes.repeat(chosen.repeat)
+        report(**done, meshes=[account(mesh) for mesh in meshes.meshes])
     if chosen.operations == "both":
         os._exit(0)
     meshes.live.clear()

@@ -150,7 +150,8 @@ class Picture(NamedTuple):
 
 Device = Any  # an int or a tuple of them
 OnChip = Any  # an event with one device number, also if it was on a mesh
-Key = tuple[Any, ...]  # ("kind", chip, kind), ("pool", chip, pool) or ("share", party, chip, pool)
+# ("kind", chip, kind), ("pool", chip, pool), ("share", party, chip, pool) or ("source", voice, device number, kind)
+Key = tuple[Any, ...]
 
 
 class Open(NamedTuple):
@@ -557,9 +558,8 @@ class NaiveAccount:
     def _sum_of(self, items: Iterable[Item]) -> dict[Key, int]:
         held = Counter[Key]()
         for item in items:
-            held["source", item.voice, item.number, item.kind] += item.counted
             for key in self._keys(item):
-                if key[0] == "share":
+                if key[0] in ("share", "source"):
                     held[key] += item.counted
         return dict(held)
 
@@ -620,11 +620,16 @@ class NaiveAccount:
             self._believed[corner] = voice
 
     def _keys(self, item: Item) -> list[Key]:
-        if not self.counts(item):
+        """The totals that include it. That of its source does so even if another source counts (rule 12)."""
+        if item.waiting:
             return []
+        own: Key = ("source", item.voice, item.number, item.kind)
+        if not self.counts(item):
+            return [own]
         pool = pool_of(item.kind)
         return [
             ("kind", item.chip, item.kind), ("pool", item.chip, pool), ("share", item.voice.party, item.chip, pool),
+            own,
         ]  # fmt: skip
 
     def _forget_totals(self, of: Callable[[Key], bool]) -> None:

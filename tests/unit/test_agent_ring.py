@@ -25,18 +25,21 @@ from ttmem.wire.agent_ring import (
     BANKS_AT,
     CHIP_SIZE,
     HEADER_SIZE,
+    KEPT,
     MAX_BLOB,
     MESH_SIZE,
+    NO_CAUSE,
     NO_SLOT,
     PROGRAM_FRAME,
     RAN,
+    RECORD_SIZE,
     VERSION,
     Record,
     Ring,
     RingError,
     RingEvent,
 )
-from ttmem.wire.table_copy import copy_table
+from ttmem.wire.table_copy import TableCopy, copy_table
 
 SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 32, 4, 4, 4096
 
@@ -345,6 +348,16 @@ def test_a_record_whose_change_of_the_table_is_not_made_yet_counts(memory: Memor
     assert ring.cursor == ring.head
 
 
+def test_a_mark_is_part_of_the_copy(memory: Memory) -> None:
+    """The agent marks a live buffer that a cached program keeps, or changes its name, while the table is copied."""
+    rows = memory.allocate(0, name=3), memory.allocate(1, kind=PROGRAM_FRAME, flags=RAN)
+    copy = TableCopy(bytes(2 * RECORD_SIZE), 0, TABLE)
+    for slot, row in enumerate(rows):
+        copy.apply(row)
+        copy.apply(row._replace(event=int(RingEvent.NAMED), slot=slot, name=9, flags=KEPT))
+    assert [(row.name, row.flags) for row in copy.records()] == [(9, KEPT), (9, KEPT | RAN)]
+
+
 def test_a_allocation_there_was_no_room_for_is_in_no_slot(memory: Memory, ring: Ring) -> None:
     """The table was full: the record has a flag for this, and neither table nor account contains the allocation."""
     memory.allocate(0, address=1)
@@ -410,6 +423,17 @@ def test_blobs_do_not_fill_the_readers_memory(memory: Memory, ring: Ring) -> Non
     for number in range(BLOBS):
         ring.blob(number)
     assert sum(len(blob) for blob in ring._blobs.values()) <= 4 * BLOBS
+
+
+def test_numbers_that_are_no_blobs_do_not_fill_the_readers_memory(memory: Memory, ring: Ring) -> None:
+    for number in range(BLOBS, 3 * BLOBS):
+        assert ring.name(number) is None
+        assert ring.cause(number) == NO_CAUSE
+        assert ring.mask(number) == 0
+    assert all(len(kept) <= 1 for kept in (ring._blobs, ring._names, ring._causes, ring._masks))
+    for number in range(1, BLOBS):  # nothing is written there: blobs without a byte
+        assert ring.name(number) is None
+    assert len(ring._blobs) < BLOBS // 8
 
 
 def test_meshes_and_chips_out_of_range(memory: Memory, ring: Ring) -> None:

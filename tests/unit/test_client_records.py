@@ -106,6 +106,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     ev.DeviceClosed: st.builds(ev.DeviceClosed, I32),
     ev.ChipFound: st.builds(ev.ChipFound, CHIP),
     ev.ResyncBegin: st.builds(ev.ResyncBegin, U64),
+    ev.ResyncStep: st.builds(ev.ResyncStep, U64),
     ev.ResyncEnd: st.builds(ev.ResyncEnd, U64),
     ev.Lost: st.builds(ev.Lost, COUNT),
     ev.Uncertain: st.builds(ev.Uncertain, st.sampled_from(list(REASONS)), st.integers(1, 1 << 48)),
@@ -120,7 +121,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
 }
 EVENT = st.one_of(*EVENTS.values())
 RING_ONLY = (ev.Sees, ev.Uncertain, ev.Audited, ev.Described, ev.Failed)
-SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset, *RING_ONLY)
+SERVER_ONLY = (ev.ChipFound, ev.Rejected, ev.Claimed, ev.ProcessExited, ev.PeaksReset, ev.ResyncStep, *RING_ONLY)
 FROM_CLIENTS = st.one_of(*(EVENTS[kind] for kind in EVENTS if kind not in SERVER_ONLY))
 
 

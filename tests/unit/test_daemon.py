@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ttmem.server import daemon
 from ttmem.server.daemon import Options, Server
 
 
@@ -36,3 +37,29 @@ def test_one_turn_is_scheduled_however_often_descriptors_are_readable(
         return turns
 
     assert asyncio.run(turns_in_one_round()) == 1
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_the_loop_goes_on_after_a_long_look_at_the_rings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: bool
+) -> None:
+    """To copy a large live table takes so long that others have a turn before records are read."""
+
+    async def order() -> list[str]:
+        server = Server(Options(str(tmp_path / "ttmem.sock"), machine=None))
+        clock, found = 0.0, []
+
+        def tick() -> None:
+            nonlocal clock
+            clock += 1.0 if long else 0.0
+            found.append("tick")
+
+        monkeypatch.setattr(daemon, "monotonic", lambda: clock)
+        monkeypatch.setattr(server.rings, "tick", tick)
+        monkeypatch.setattr(server.rings, "follow", lambda deadline: found.append("follow"))
+        asyncio.get_running_loop().call_soon(lambda: found.append("others"))
+        await server._follow_rings()
+        server._close()
+        return found
+
+    assert asyncio.run(order()) == (["tick", "others", "follow"] if long else ["tick", "follow", "others"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 import pytest
@@ -227,6 +228,47 @@ def test_l1_at_once_is_that_of_the_snapshot() -> None:
     assert read(history, 1, 0, 9, kind=AT_ONCE)[0]["max"] == [192, 128]
 
 
+@pytest.mark.parametrize("kind", [Kind.DRAM, Kind.L1])
+@pytest.mark.parametrize(
+    ("split", "last", "highest"),
+    [
+        (None, [100, 100, 100, 100], [100, 1000, 100, 100]),
+        ("before the peak", [100, 107, 107, 107], [100, 1007, 107, 107]),
+        ("after the peak", [100, 107, 107, 107], [100, 1000, 107, 107]),
+        ("after the sample", [100, 100, 107, 107], [100, 1000, 107, 107]),
+    ],
+)
+def test_a_short_peak_of_a_mesh_is_that_of_each_chip(
+    kind: Kind, split: str | None, last: list[int], highest: list[int]
+) -> None:
+    """The chips share a total until something is allocated on one of them only, here on the third."""
+    ledger, history = Ledger(), History()
+    source = ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
+    mesh, chips = (0, 1, 2, 3), ("A", "B", "C", "D")
+
+    def at(moment: str) -> None:
+        if moment == split:
+            ledger.apply(0.0, source, Allocated(2, kind, 0x3000, 7))
+
+    for number, chip in enumerate(chips):
+        ledger.apply(0.0, source, DeviceOpened(number, ChipInfo(chip)))
+    ledger.apply(0.0, source, Allocated(mesh, kind, 0x1000, 100))
+    history.sample(1.0, ledger)
+    at("before the peak")
+    ledger.apply(0.0, source, Allocated(mesh, kind, 0x2000, 900))
+    ledger.apply(0.0, source, Freed(mesh, kind, 0x2000))
+    at("after the peak")
+    history.sample(2.0, ledger)
+    at("after the sample")
+    history.sample(3.0, ledger)
+    history.sample(4.0, ledger)
+
+    assert len({chip.kinds[kind] for chip in ledger.chips.values()}) == (1 if split is None else 2)
+    expected = {chip: ([100] * 4, [100, 1000, 100, 100]) for chip in chips} | {"C": (last, highest)}
+    for name in (kind.label, DRAM_TAKEN if kind is Kind.DRAM else L1_TAKEN):
+        assert {one["chip"]: (one["last"], one["max"]) for one in read(history, 1, 0, 9, kind=name)} == expected
+
+
 def test_telemetry_is_kept_while_it_is_true() -> None:
     account, history = Account(), History()
     chip = driver_chip(3, telemetry={**WELL, "temperature_c": 51.25, "power_w": 0.0, "aiclk_mhz": None})
@@ -271,6 +313,34 @@ def test_a_series_that_is_long_unused_gives_its_place_to_another() -> None:
     tier.put(62.0, {A: (5, 9)})
     assert tier.read(A, 0, 99) == [(62, 5, 9)]
     assert len(tier.columns) == MOST_SERIES
+
+
+def test_a_series_that_is_used_again_keeps_its_place() -> None:
+    tier = Tier(1, 100)
+    full(tier, 1.0)
+    again = ("claimed0", "dram")
+    tier.put(99.0, {again: (7, 8), **{(f"other{number}", "dram"): (2, 3) for number in range(MOST_SERIES)}})
+    assert tier.read(again, 0, 99) == [(1, 1, 1), (99, 7, 8)]
+    assert (len(tier.columns), tier.left_out) == (MOST_SERIES, 1)
+
+
+def test_very_many_chips_are_compared_with_the_series_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample blocks the server."""
+    searches = []
+    unused = Tier._unused
+
+    def search(tier: Tier, bucket: int, values: Container[tuple[str, str]]) -> list[tuple[str, str]]:
+        searches.append(bucket)
+        return unused(tier, bucket, values)
+
+    monkeypatch.setattr(Tier, "_unused", search)
+    tier = Tier(1, 100)
+    full(tier, 1.0)
+    tier.put(99.0, {(f"{some}{number}", "dram"): (2, 3) for number in range(MOST_SERIES) for some in ("real", "other")},
+             machine=frozenset(f"real{number}" for number in range(MOST_SERIES)))  # fmt: skip
+    assert searches == [99]
+    assert (len(tier.columns), tier.left_out) == (MOST_SERIES, MOST_SERIES // 2)
+    assert all(chip.startswith("real") for chip, _ in tier.columns)
 
 
 def test_no_value_is_too_large() -> None:

@@ -9,30 +9,33 @@ import pytest
 
 from ttmem.ingest import known_slots
 from ttmem.ingest.known_slots import KnownSlots
-from ttmem.wire.agent_ring import RECORD_SIZE, Record, RingEvent
+from ttmem.wire.agent_ring import BINARY, KEPT, RAN, RECORD_SIZE, Record, RingEvent
 from ttmem.wire.table_copy import TableCopy
 
 MOST = 300
 
 
-def record(slot: int, sequence: int, name: int) -> Record:
-    plain = dict.fromkeys(Record._fields, 0)
-    return Record(**(plain | {"sequence": sequence, "slot": slot, "name": name, "event": int(RingEvent.ALLOCATED)}))
+Row = tuple[int, int, int]  # sequence, name, flags
 
 
-def table_of(rows: dict[int, tuple[int, int]]) -> TableCopy:
+def record(slot: int, row: Row) -> Record:
+    plain = dict.fromkeys(Record._fields, 0) | {"event": int(RingEvent.ALLOCATED), "slot": slot}
+    return Record(**(plain | dict(zip(("sequence", "name", "flags"), row))))
+
+
+def table_of(rows: dict[int, Row]) -> TableCopy:
     table = TableCopy(bytes(RECORD_SIZE), 0, MOST)
-    for slot, (sequence, name) in rows.items():
-        table.apply(record(slot, sequence, name))
+    for slot, row in rows.items():
+        table.apply(record(slot, row))
     return table
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_changed_slots_are_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_slots, "_CHUNK_SLOTS", 16)
+    monkeypatch.setattr(known_slots, "CHUNK_SLOTS", 16)
     dice = random.Random(seed)
     known = KnownSlots(MOST)
-    before: dict[int, tuple[int, int]] = {}
+    before: dict[int, Row] = {}
     sequence = 0
     for _ in range(10):
         now = dict(before)
@@ -43,12 +46,12 @@ def test_the_changed_slots_are_found(seed: int, monkeypatch: pytest.MonkeyPatch)
             if choice < 0.3:
                 now.pop(slot, None)
             elif choice < 0.5 and slot in now:
-                now[slot] = now[slot][0], dice.randrange(1, 9)
+                now[slot] = now[slot][0], dice.randrange(1, 9), dice.choice((0, KEPT, BINARY))
             else:
-                now[slot] = sequence, dice.randrange(1, 9)
+                now[slot] = sequence, dice.randrange(1, 9), 0
         found = [one for chunk in known.changed(table_of(now)) for one in chunk]
         expected = [
-            (slot, now.get(slot, (0, 0))[0], slot in now and slot in before and now[slot][0] == before[slot][0])
+            (slot, now.get(slot, (0, 0, 0))[0], slot in now and slot in before and now[slot][0] == before[slot][0])
             for slot in range(MOST)
             if now.get(slot) != before.get(slot)
         ]
@@ -58,9 +61,17 @@ def test_the_changed_slots_are_found(seed: int, monkeypatch: pytest.MonkeyPatch)
 
 def test_records_that_were_read_are_known() -> None:
     known = KnownSlots(MOST)
-    known.put(5, 77, 3)
-    known.put(MOST, 78, 3)  # the table has no such slot
+    known.put(5, 77, 3, KEPT)
+    known.put(MOST, 78, 3, 0)  # the table has no such slot
+    known.describe(MOST, 4, 0)
     assert len(known.sequences) <= MOST
-    assert [one for chunk in known.changed(table_of({5: (77, 3)})) for one in chunk] == []
-    assert [one for chunk in known.changed(table_of({5: (77, 4)})) for one in chunk] == [(5, 77, True)]
-    assert [one for chunk in known.changed(table_of({})) for one in chunk] == [(5, 0, False)]
+
+    def changed(rows: dict[int, Row]) -> list[tuple[int, int, bool]]:
+        return [one for chunk in known.changed(table_of(rows)) for one in chunk]
+
+    assert changed({5: (77, 3, KEPT | RAN)}) == [], "a launch changes nothing of an allocation"
+    assert changed({5: (77, 4, KEPT)}) == [(5, 77, True)]
+    assert changed({5: (77, 4, BINARY)}) == [(5, 77, True)]
+    known.describe(5, 9, KEPT)
+    assert changed({5: (77, 9, KEPT)}) == []
+    assert changed({}) == [(5, 0, False)]

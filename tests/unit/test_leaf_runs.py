@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs: the totals of a chain are the same as if each change was added to them at once."""
+"""Runs of a leaf: the totals of its chain are the same as if each change was added to them at once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Chip, Process, Source
-from ttmem.account.leaf_runs import Runs
+from ttmem.account.leaf_runs import LeafRun, LeafRuns
 from ttmem.account.totals import Total, TotalWithContents
+from ttmem.model.events import Extra
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 
 CHIP = Chip(ChipInfo("x"))
-SOURCE = Source(Process(ProcessInfo(1, 7), 0.0), "legacy", Confidence.REPORTED)
+SOURCE = Source(Process(ProcessInfo(1, 7), 0.0), "agent", Confidence.EXACT)
 HOLDING = Holding(SOURCE, 0, (CHIP,))
 
 
@@ -27,8 +28,43 @@ def leaf_below(*above: Total) -> Total:
     return leaf
 
 
-def allocation(size: int, born: int) -> Allocation:
-    return Allocation(HOLDING, Kind.DRAM, 64 * born, size, born, float(born), None)
+def run_of(leaf: Total) -> LeafRun:
+    return LeafRun(HOLDING, Kind.DRAM, leaf)
+
+
+def allocation(size: int, born: int, reserved: int | None = None) -> Allocation:
+    extra = None if reserved is None else Extra(reserved)
+    return Allocation(HOLDING, Kind.DRAM, 64 * born, size, born, float(born), extra)
+
+
+def add(leaf: Total, new: Allocation) -> None:
+    if new.taken is None:
+        leaf.add(new.size, new.born, new.time)
+    else:
+        leaf.add_taken(new.size, new.taken, new.born, new.time)
+
+
+def remove(leaf: Total, old: Allocation) -> None:
+    if old.taken is None:
+        leaf.remove(old, old.size)
+    else:
+        leaf.remove_taken(old, old.size, old.taken)
+
+
+def changed(run: LeafRun, one: Allocation, sign: int) -> bool:
+    """Add one to the sums of a run, or subtract it, if the limits of the run allow it."""
+    reserved = one.taken or 0
+    if sign < 0 and one.born <= run.watch:
+        return False
+    if sign > 0 and (run.used + one.size > run.room or run.reserved + reserved > run.reserved_room):
+        return False
+    run.used += sign * one.size
+    run.reserved += sign * reserved
+    if one.taken is None:
+        run.unknown += sign
+    else:
+        run.known += sign
+    return True
 
 
 def figures(total: Total) -> tuple[Any, ...]:
@@ -36,75 +72,69 @@ def figures(total: Total) -> tuple[Any, ...]:
         (peak.value, peak.seq, peak.time, sorted((size, born) for size, born, _ in peak.gone))
         for peak in (total.peak, total.recent)
     )
-    return total.used, total.unknown, total.high, total.high_before, total.watch, peaks
+    sums = total.used, total.reserved, total.known, total.unknown
+    return sums, total.reserved_peak, total.high, total.high_before, total.watch, peaks
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("seed", range(20))
-def test_the_totals_are_the_same_as_without_runs(seed: int, shared: bool) -> None:
-    """Two leaves, with a total above both or without, and another leaf that has no run and shares no total."""
+@pytest.mark.parametrize("seed", range(30))
+def test_the_totals_are_the_same_as_without_runs(seed: int) -> None:
+    """A run ends at the first change that its limits do not allow; the next run begins after that change."""
     rng = random.Random(seed)
-    worlds = [[leaf_below(above, *tops), leaf_below(*(tops or [Total()]))] for above, tops in (
-        (Total(), [Total()] if shared else []), (Total(), [Total()] if shared else [])
-    )]  # fmt: skip
-    live: list[tuple[int, Allocation]] = []
-    seq = 0
-    for _ in range(20):
-        runs = Runs()
-        open_runs: dict[int, Any] = {}
-        for _ in range(rng.randrange(12)):
-            seq += 1
-            if live and rng.random() < 0.5:
-                which, old = live.pop(rng.randrange(len(live)))
-                worlds[0][which].remove(old, old.size)
-            else:
-                which, old = rng.randrange(2), None
-            if which not in open_runs:
-                open_runs[which] = runs.begin(worlds[1][which])
-            if old is not None:
-                open_runs[which].remove(old)
-            else:
-                new = allocation(rng.choice([1, 10, 100]), seq)
-                live.append((which, new))
-                worlds[0][which].add(new.size, seq, float(seq))
-                open_runs[which].add(new.size, seq, float(seq))
-        runs.end()
-        for one, other in zip(*worlds):
-            assert [figures(total) for total in one.chain] == [figures(total) for total in other.chain]
-        for total in {total for leaves in worlds for leaf in leaves for total in leaf.chain}:
-            if seed % 3 == 0:
-                total.take_high()
-            elif seed % 3 == 1:
-                total.reset_recent(seq, float(seq))
+    chip, single_chip = Total(), Total()
+    leaf, single = leaf_below(Total(), chip), leaf_below(Total(), single_chip)
+    live: list[Allocation] = []
+    summed = 0
+    for seq in range(1, 300):
+        if seq % 20 == 1:
+            runs, run = LeafRuns(), run_of(leaf)
+            assert runs.begin(run)
+        if live and rng.random() < 0.5:
+            one, sign = live.pop(rng.randrange(len(live))), -1
+            remove(single, one)
+        else:
+            one, sign = allocation(rng.choice([1, 10, 100]), seq, rng.choice([None, 16, 160])), 1
+            live.append(one)
+            add(single, one)
+        if changed(run, one, sign):
+            summed += 1
+        else:
+            runs.end()
+            (add if sign > 0 else remove)(leaf, one)
+            runs, run = LeafRuns(), run_of(leaf)
+            assert runs.begin(run)
+        if seq % 20 == 0:
+            runs.end()
+            assert [figures(total) for total in leaf.chain] == [figures(total) for total in single.chain]
+            for total in (chip, single_chip):
+                if seed % 3 == 0:
+                    total.take_high()
+                elif seed % 3 == 1:
+                    total.reset_recent(seq, float(seq))
+    assert summed > 50
 
 
-def test_changes_are_summed_up_until_the_run_ends() -> None:
-    leaf = leaf_below(Total())
-    leaf.add(100, 1, 1.0)
-    leaf.remove(allocation(100, 1), 100)
-    runs = Runs()
-    run = runs.begin(leaf)
-    run.add(60, 2, 2.0)
-    run.add(40, 3, 3.0)
-    assert leaf.used == 0, "no new high"
-    runs.end()
-    assert [(total.used, total.unknown, total.peak.seq) for total in leaf.chain] == [(100, 2, 1)] * 2
+def test_the_limits_are_those_of_the_whole_chain() -> None:
+    chip = Total()
+    leaf, other = leaf_below(Total(), chip), leaf_below(chip)
+    other.add_taken(100, 50, 1, 1.0)
+    leaf.add_taken(30, 40, 2, 2.0)
+    leaf.remove_taken(allocation(30, 2, 40), 30, 40)
+    run = run_of(leaf)
+    assert (run.room, run.reserved_room, run.watch) == (30, 40, 2)
+    other.add_taken(20, 30, 3, 3.0)  # the chip has less room now, its peak is where it was
+    run = run_of(leaf)
+    assert (run.room, run.reserved_room, run.watch) == (10, 10, 2)
 
 
-def test_a_new_high_is_noted_at_once() -> None:
-    leaf = leaf_below(Total())
-    run = Runs().begin(leaf)
-    run.add(10, 1, 1.0)
-    assert [(total.used, total.peak.seq) for total in leaf.chain] == [(10, 1)] * 2
-    run.remove(allocation(10, 1))
-    assert [(total.used, total.unknown, len(total.peak.gone)) for total in leaf.chain] == [(0, 0, 1)] * 2
+def test_two_leaves_below_the_same_total_have_no_runs_together() -> None:
+    chip = Total()
+    runs = LeafRuns()
+    assert runs.begin(run_of(leaf_below(chip)))
+    assert not runs.begin(run_of(leaf_below(chip))), "the first run changes the room of the second"
+    assert runs.begin(run_of(leaf_below(Total())))
 
 
-def test_a_total_over_all_chips_is_updated() -> None:
-    contents = TotalWithContents()
+def test_a_leaf_with_a_total_over_all_chips_has_no_run() -> None:
     leaf = leaf_below()
-    leaf.all_chips = contents.total
-    leaf.high = 1000
-    run = Runs().begin(leaf)
-    run.add(10, 1, 1.0)
-    assert (leaf.used, contents.total.used, contents.peak.value) == (10, 10, 10)
+    leaf.all_chips = TotalWithContents().total
+    assert not LeafRuns().begin(run_of(leaf))

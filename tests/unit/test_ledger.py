@@ -11,6 +11,7 @@ from ttmem.account.state import Limits
 from ttmem.model.events import (
     Allocated,
     ChipFound,
+    Described,
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -32,6 +33,19 @@ N150 = BOARDS["n150"]
 def _one_source(limits: Limits = Limits()) -> tuple[Ledger, Source]:
     ledger = Ledger(limits)
     return ledger, ledger.source(0.0, ProcessInfo(1, 1), "legacy", Confidence.REPORTED)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_description_does_not_change_what_is_counted(shared: bool) -> None:
+    """Otherwise a free would subtract another size than was added, and take it from others on the chip."""
+    ledger, source = _one_source()
+    extra = Extra(reserved=4096, shared=shared)
+    ledger.apply(0.0, source, Allocated(0, Kind.DRAM, 0x1000, 4000, extra=extra))
+    ledger.apply(0.0, source, Described(0, Kind.DRAM, 0x1000, extra._replace(shared=not shared, tag="ttnn.add")))
+    total = ledger.chips["assumed:0"].kinds[Kind.DRAM]
+    assert total.used == (0 if shared else 4000)
+    ledger.apply(0.0, source, Freed(0, Kind.DRAM, 0x1000))
+    assert (total.used, total.reserved, total.count) == (0, 0, 0)
 
 
 def test_frees_and_refused_allocations_invent_no_chips() -> None:

@@ -272,8 +272,12 @@ class Both:
             yield from ((("kind", chip_id, kind), chip.kinds[kind]) for kind in KINDS)
             yield from ((("pool", chip_id, pool), chip.pools[pool]) for pool in Pool)
         for party in self.model.parties.values():
-            for chip_id, share in self.processes[party].shares.items():
+            process = self.processes[party]
+            for chip_id, share in process.shares.items():
                 yield from ((("share", party, chip_id, pool), share.pools[pool]) for pool in Pool)
+            for voice in party.voices.values():
+                for (number, kind), total in process.sources[voice.name].totals.items():
+                    yield ("source", voice, number, kind), total
 
     def compare(self) -> None:
         """Everything that can be queried at any moment."""
@@ -281,6 +285,9 @@ class Both:
         totals = list(self.totals())
         assert {k: (t.used, t.count, t.reserved, t.known) for k, t in totals if t.count or t.used or t.known} == sums
         assert [(k, t.reserved_peak) for k, t in totals] == [(k, self.model.reserved_peak.get(k, 0)) for k, _ in totals]
+        for recent, best in ((False, self.model.peak), (True, self.model.recent)):
+            highest = [(k, (t.recent if recent else t.peak).value) for k, t in totals]
+            assert highest == [(k, best[k].value if k in best else 0) for k, _ in totals]
         self._compare_allocations(sums)
         for party, process in self.processes.items():
             assert +process.anomalies == +party.anomalies, party.info
@@ -332,7 +339,7 @@ class Both:
     def sample(self) -> None:
         highs: dict[Total, int] = {}
         for key, total in self.totals():
-            if key[0] != "share":
+            if key[0] in ("kind", "pool"):
                 if total not in highs:
                     highs[total] = total.take_high()
                 assert highs[total] == self.model.take_high(key), key
@@ -346,27 +353,38 @@ class Both:
                     pool = next((("pool", chip, pool) for pool in Pool if pool.label == row.get("pool")), None)
                     assert (kind or pool or ()) not in found, "a chip is in one row"
                     found[kind or pool or ()] = row
-            assert found.keys() == {key for key, it in best.items() if key[0] != "share" and it.value}
+            assert found.keys() == {key for key, it in best.items() if key[0] in ("kind", "pool") and it.value}
             for key, row in found.items():
                 assert (key, row["per_chip"], row["time"]) == (key, best[key].value, best[key].time)
                 same_largest(key, [face_in(allocation, key[1]) for allocation in row["largest"]], best[key].items)
             for key, total in self.totals():
-                if key[0] == "share":
-                    self._compare_share_peak(key, total.recent if recent else total.peak, best)
+                if key[0] in ("share", "source"):
+                    self._compare_peak_of_a_process(key, total.recent if recent else total.peak, best)
 
-    def _compare_share_peak(self, key: Key, peak: Peak, best: dict[Key, Best]) -> None:
-        _, party, chip_id, pool = key
+    def _compare_peak_of_a_process(self, key: Key, peak: Peak, best: dict[Key, Best]) -> None:
         expected = best.get(key, Best(0, 0.0, []))
         assert (key, peak.value) == (key, expected.value)
         if peak.value:
             assert (key, peak.time) == (key, expected.time)
-            chip = self.ledger.chips[chip_id]
-            live = [
-                t for h in self.processes[party].holdings() for t in h.allocations()
-                if chip in counted_chips(t) and POOL_OF[t.kind] is pool
-            ]  # fmt: skip
-            found = [face(t, t.holding.number_on(chip)) for t in peak.largest(live)]
+            found = self._share_faces(key, peak) if key[0] == "share" else self._source_faces(key, peak)
             same_largest(key, found, expected.items)
+
+    def _share_faces(self, key: Key, peak: Peak) -> list[Face]:
+        """The largest allocations of a peak of a pool of a process on a chip."""
+        _, party, chip_id, pool = key
+        chip = self.ledger.chips[chip_id]
+        live = [
+            t for h in self.processes[party].holdings() for t in h.allocations()
+            if chip in counted_chips(t) and POOL_OF[t.kind] is pool
+        ]  # fmt: skip
+        return [face(t, t.holding.number_on(chip)) for t in peak.largest(live)]
+
+    def _source_faces(self, key: Key, peak: Peak) -> list[Face]:
+        """The largest allocations of a peak of a kind of a source on a device."""
+        _, voice, number, kind = key
+        holdings = self.processes[voice.party].sources[voice.name].holdings.values()
+        live = [t for h in holdings for t in h.allocations() if number in h.numbers and t.kind is kind]
+        return [face(t, number) for t in peak.largest(live)]
 
     def compare_departed(self) -> None:
         """The last snapshot of each process that has exited."""

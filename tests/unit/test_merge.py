@@ -6,14 +6,13 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.snapshots import KINDS, Account, counters, driver_chip, holder, machine, slot, unreadable
 from tests.support import not_none
 from ttmem.documents import unknown_rows as blank
-from ttmem.documents.merge import merge
+from ttmem.documents.merge import _add_to_share, merge
 from ttmem.model import schema
 from ttmem.model.events import Allocated, ChipFound, DeviceOpened, Extra, ProcessExited, Sees
 from ttmem.model.geometry import BOARDS, Arch
@@ -367,6 +366,18 @@ def test_a_file_of_somebody_else_is_unreadable_not_absent() -> None:
     assert notes(merged) == ["shm-unreadable"]
 
 
+def test_bytes_of_counters_have_no_peak() -> None:
+    account = Account()
+    account.tracked(7, "77", l1=MIB)
+    snapshot = account.snapshot()
+    share = snapshot["processes"][0]["chips"][0]
+    share["peak_dram_at_most"] = share["peak_l1_at_most"] = 5 * MIB
+    for kind in ("dram", "l1"):
+        _add_to_share(share, kind, MIB)
+    assert (share["peak_dram"], share["peak_dram_at_most"]) == (None, None)
+    assert (share["peak_l1"], share["peak_l1_at_most"]) == (None, None)
+
+
 # -- processes
 
 
@@ -557,42 +568,6 @@ def test_a_source_in_trouble_leaves_to_the_counters_what_it_cannot_see() -> None
     account.ledger.chips["77"].covered = frozenset({Kind.DRAM})
     chip = by_chip(merge(account.snapshot(), machine(shm=[counters(77, slot(7, 5, 6, 0, 0, 4096))])))["77"]
     assert (chip["memory"]["dram"]["used"], chip["memory"]["l1"]["cb"]["held"]) == (MIB, 4096)
-
-
-# -- notes
-
-
-@pytest.mark.parametrize(
-    ("telemetry", "what"),
-    [
-        ({"state": "in reset"}, "chip-state"),
-        ({"state": "off the bus"}, "chip-state"),
-        ({"state": "gone"}, "chip-state"),
-        ({"state": "hangs"}, "chip-state"),
-        ({"alive": False}, "heartbeat"),
-        ({"implausible": {"power_w": "65535"}}, "implausible"),
-        ({"temperature_c": 80.0}, "hot"),
-    ],
-)
-def test_a_chip_in_trouble_is_named(telemetry: dict[str, Any], what: str) -> None:
-    chip = driver_chip(0)
-    chip["telemetry"].update(telemetry)
-    merged = merge(nothing(), machine(chip, driver_chip(1)))
-    assert [(note["what"], note["chip"]) for note in merged["notes"]] == [(what, FIRST)]
-
-
-@pytest.mark.parametrize(("heat", "said"), [(74.9, []), (75.0, ["hot"])])
-def test_a_chip_is_hot_from_its_limit_on(heat: float, said: list[str]) -> None:
-    chip = driver_chip(0)
-    chip["telemetry"]["temperature_c"] = heat
-    assert notes(merge(nothing(), machine(chip))) == said
-
-
-def test_a_narrow_link() -> None:
-    chip = driver_chip(0)
-    chip["pcie"]["width"] = 8
-    (note,) = merge(nothing(), machine(chip))["notes"]
-    assert note["text"] == "chip 0: PCIe runs with 8 of 16 lanes"
 
 
 # -- laws

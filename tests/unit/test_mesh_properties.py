@@ -282,6 +282,14 @@ SPLITS: dict[str, list[Told]] = {
         (0, "agent", ev.PeaksReset()), (0, "agent", on(ALL, 3, 128)), (0, "agent", off(ALL, 3)),
         (0, "agent", on(0, 4, 64)),
     ],
+    "a reset after a split also resets the totals of the source": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on(0, 2, 4096)), (0, "agent", off(0, 2)),
+        (0, "agent", off(ALL, 1)), (0, "agent", ev.PeaksReset()), (0, "agent", on((0, 1), 3, 64)),
+    ],
+    "a total of the source that was split is split again": [
+        (0, "agent", on(ALL, 1, 5000)), (0, "agent", on((3, 2, 1, 0), 2, 64)), (0, "agent", on((0, 1), 3, 128)),
+        (0, "agent", on(0, 4, 96)), (0, "agent", off((0, 1), 3)), (0, "agent", off(ALL, 1)),
+    ],
 }  # fmt: skip
 
 

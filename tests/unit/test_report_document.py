@@ -140,6 +140,7 @@ def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
     with Recording(io.BytesIO(whole[: len(whole) * 2 // 3])) as recording:
         found = Read(made_of(recording)).document
     assert not found["losses"]["finished"]
+    assert found["verdict"]["status"] == "cannot_tell"
 
 
 def test_lost_records_are_gaps() -> None:

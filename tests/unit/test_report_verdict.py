@@ -15,12 +15,19 @@ STRINGS = ["ttnn.add", "models/llama/model.py:42 forward"]
 
 def group(name: str, pool: str = "dram", peak: int = 3 << 30, capacity: int | None = 12 << 30, chips: int = 1) -> Any:
     shares = [{"site": 0, "bytes": peak // 2}, {"site": 1, "bytes": peak // 4}, {"site": 2, "bytes": peak // 4}]
-    row = {"pool": pool, "peak": peak, "capacity": capacity, "at_peak": shares if peak else []}
+    row = {"pool": pool, "peak": peak, "peak_at_most": None, "capacity": capacity, "at_peak": shares if peak else []}
     return {"name": name, "chips": ["x"] * chips, "pools": [row]}
 
 
-def lines(*groups: Any, leaks: Any = None, explained: Any = (), failures: int = 0, code: int | None = 0) -> Any:
-    return verdict(groups, explained, failures, leaks, SITES, STRINGS, code)
+def lines(
+    *groups: Any,
+    leaks: Any = None,
+    explained: Any = (),
+    failures: int = 0,
+    code: int | None = 0,
+    complete: bool = True,
+) -> Any:
+    return verdict(groups, explained, failures, leaks, SITES, STRINGS, code, complete=complete)
 
 
 def test_it_fits() -> None:
@@ -29,6 +36,31 @@ def test_it_fits() -> None:
         "lines": [
             "Fits: DRAM at most 3.0 GiB of 12.0 GiB (25 %) per chip.",
             "At the peak of DRAM: 2.2 GiB of ttnn.add (llama/model.py:42 forward), 768.0 MiB of unknown operations.",
+        ],
+    }
+
+
+def test_a_peak_that_is_only_a_lower_limit() -> None:
+    inexact = group("n150 chip 0")
+    inexact["pools"][0]["peak_at_most"] = 4 << 30
+    assert lines(inexact)["lines"][0] == "Fits: DRAM peak ≥ 3.0 GiB of 12.0 GiB (≥ 25 %) per chip."
+
+
+def test_an_incomplete_recording_may_have_missed_a_failure() -> None:
+    found = lines(group("n150 chip 0"), complete=False)
+    assert found["status"] == "cannot_tell"
+    assert found["lines"][0] == (
+        "The recording is incomplete. The part that can be read: DRAM at most 3.0 GiB of 12.0 GiB (25 %) per chip."
+    )
+    assert found["lines"][1].startswith("At the peak of DRAM:")
+
+
+def test_nothing_of_an_incomplete_recording_can_be_read() -> None:
+    assert lines(complete=False) == {
+        "status": "cannot_tell",
+        "lines": [
+            "The recording is incomplete.",
+            "The part that can be read contains no allocation on a device.",
         ],
     }
 

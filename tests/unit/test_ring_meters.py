@@ -55,6 +55,18 @@ def test_a_meter_is_brought_up_to_date_from_its_high(memory: RingMemory, ring: R
     )
 
 
+def test_a_chip_has_one_meter_of_a_gauge(memory: RingMemory, ring: Ring) -> None:
+    """Invalid memory: with thousands of meters for the same chips, a reader would be busy for seconds."""
+    two_groups(memory)
+    memory.put_meter(ALL + 3, chips=0b111, gauge=DRAM, used=77)
+    memory.put_meter(ALL + 1, chips=0b001, gauge=DRAM + 1, used=5)
+    assert [(group.gauge, group.numbers, group.meter.used) for group in measured(ring).groups[ALL:]] == [
+        ("dram", (7, 5), 20),
+        (GAUGES[DRAM + 1], (7,), 5),
+        ("dram", (3,), 10),
+    ]
+
+
 def test_meters_are_by_the_number_of_a_chip(memory: RingMemory, ring: Ring) -> None:
     two_groups(memory)
     found = meters(ring)

@@ -22,11 +22,12 @@ from ttmem.account.entities import Source
 from ttmem.documents.run_document import cause_of
 from ttmem.ingest import rings
 from ttmem.ingest.ring_fold import RingFold
-from ttmem.model.events import Allocated, Event, PhaseBegan, PhaseEnded, Sees
+from ttmem.model.events import Allocated, Event, PhaseBegan, PhaseEnded, ProcessExited, Sees
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import KINDS, Confidence, Kind
 from ttmem.wire.agent_ring import (
     BINARY,
+    KEPT,
     WHOLESALE,
     Ring,
     RingError,
@@ -92,7 +93,7 @@ def test_it_makes_no_difference_whether_somebody_looks_on(agent: Agent, seed: in
         return (
             [(total.used, total.count, total.reserved, total.peak.value, total.peak.seq) for total in totals],
             [(size.numbers, size.least, size.lowest_small, size.scatters[Kind.L1].worst) for size in listener.sizes],
-            (reader.closings, freed, follower.fold._used, reader.anomalies(), reader.sizes(source)),
+            (reader.closings, freed, follower.fold._events.used, reader.anomalies(), reader.sizes(source)),
         )
 
     assert state(alone, sources[0]) == state(watched, sources[1])
@@ -455,6 +456,46 @@ def test_rings_that_share_a_chip_are_merged_by_time(agents: Callable[[], Agent],
     reader.follow()
     assert [size for _, size in seen] == [1000 + number for number in range(30)]
     assert seen == sorted(seen)
+
+
+def test_the_ring_of_a_dead_process_is_read_in_the_order_of_time(agents: Callable[[], Agent], reader: Reader) -> None:
+    """One process frees what it has, then another allocates as much and dies, all between two looks."""
+    dying, living = agents(), agents()
+    living.chip(0, 555, 0)
+    sources = [reader.adopt(one, pid) for pid, one in enumerate((dying, living), 1)]
+    for one in (dying, living):
+        one.opened()
+    living.allocate(1, 1000)
+    reader.follow()
+    living.free(1)
+    dying.clock = living.clock
+    dying.allocate(1, 1000)
+    assert reader.rings.finish(1)  # type: ignore[arg-type]
+    reader.sink.apply(reader.sink.now(), sources[0], ProcessExited())
+    reader.follow()
+    total = reader.ledger.chips["555"].kinds[Kind.DRAM]
+    assert (total.peak.value, total.peak.limit) == (1000, None)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_buffer_that_a_cached_program_keeps(agent: Agent, reader: Reader, lost: bool) -> None:
+    """The agent sees that only later. It changes the flags of the row, and writes a record."""
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(1, name=agent.blob(b"ttnn.reshape"))
+    reader.follow()
+    row = agent.live[1]._replace(flags=KEPT)
+    fields = row._asdict()
+    for name in ("sequence", "time", "event", "slot"):
+        del fields[name]
+    agent.record(RingEvent.NAMED, 1, **fields)
+    agent.keep(1, row)
+    if lost:
+        agent.churn(2 * SLOTS)
+    reader.follow()
+    (buffer,) = next(iter(source.holdings.values())).buffers.values()
+    assert buffer.extra is not None
+    assert buffer.extra.kept
 
 
 def test_a_fault_met_in_a_merged_ring_costs_that_ring(agents: Callable[[], Agent], reader: Reader) -> None:

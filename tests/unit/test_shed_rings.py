@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from math import inf
 
 import pytest
@@ -12,8 +14,9 @@ from tests.metered_agent import MeteredAgent
 from tests.scripted_agent import SLOTS, Agent, Reader
 from ttmem.account.entities import Source
 from ttmem.ingest import ring_fold, rings
+from ttmem.ingest.shed_rings import ShedState
 from ttmem.model.kinds import Kind
-from ttmem.wire.agent_ring import RingEvent
+from ttmem.wire.agent_ring import Ring, RingEvent
 
 _TICK_SECONDS = 0.05
 
@@ -107,6 +110,16 @@ def test_it_stays_shed_while_it_is_written_fast(agent: Agent, ticking: Ticking) 
         ticking.tick()
     assert source.shed
     assert ticking.anomalies()["resynced"] >= 4
+
+
+def test_renewals_take_a_twentieth_of_the_time(agent: Agent) -> None:
+    with closing(Ring(os.dup(agent.fd))) as ring:
+        state = ShedState(ring)
+    state.renew(head=0, now=100.0, seconds_per_record=1e-6, busy=1)
+    for _ in range(2):
+        state.cost(0.1)
+    assert not state.due(103.9)
+    assert state.due(104.1)
 
 
 def test_the_cost_of_a_record_is_cpu_time(agent: Agent, ticking: Ticking) -> None:

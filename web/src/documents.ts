@@ -440,12 +440,16 @@ export interface ChipShare {
   metal_ids: number[];
   dram: number | null;
   peak_dram: number | null;
+  peak_dram_at_most: number | null;
   l1: number | null;
   peak_l1: number | null;
+  peak_l1_at_most: number | null;
   host: number | null;
   peak_host: number | null;
+  peak_host_at_most: number | null;
   system: number | null;
   peak_system: number | null;
+  peak_system_at_most: number | null;
   kinds: Record<string, number>;
   source: string;
   shm: CountedBytes | null;
@@ -1385,12 +1389,14 @@ export interface RunChip {
 
 export interface KindPeak {
   peak: number;
+  peak_at_most: number | null;
   end: number;
 }
 
 /** Bytes of a pool that the allocators reserved. */
 export interface ReservedPeak {
   reserved_peak: number;
+  reserved_peak_exact: boolean;
   reserved_end: number;
   buffer_capacity: number | null;
 }
@@ -2186,6 +2192,7 @@ export interface ReportPool {
   pool: string;
   capacity: number | null;
   peak: number;
+  peak_at_most: number | null;
   peak_ns: number | null;
   at_peak: ReportShare[];
   rest: number;

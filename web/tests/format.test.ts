@@ -14,6 +14,12 @@ describe("sizes", () => {
     expect([format.human(null), format.short(null), format.exact(null), address(null)]).toEqual(["-", "-", "-", "-"]);
     expect(format.bytesOf(null)).toBe("not known");
   });
+  it("that are lower limits have a sign", () => {
+    expect([format.peakText("1 KiB", null), format.peakText("1 KiB", undefined)]).toEqual(["1 KiB", "1 KiB"]);
+    expect(format.peakText("1 KiB", 2048)).toBe("≥ 1 KiB");
+    expect(format.peakBytes(1024, null)).toBe("1,024 B");
+    expect(format.peakBytes(1024, 2048)).toBe("≥ 1,024 B, at most 2,048 B; records were lost");
+  });
   it("that changed have a sign", () =>
     expect([signed(1024), signed(-1024), signed(0)]).toEqual(["+1 KiB", "-1 KiB", "0 B"]));
 });

@@ -31,6 +31,7 @@ const pool = (name: string, peak: number, capacity: number | null, peak_ns: numb
   at_peak: [],
   rest: 0,
   end: 0,
+  peak_at_most: null,
   smallest_largest_free: null,
   banks: null,
 });

@@ -11,6 +11,7 @@ import {
   lineColumn,
   momentColumn,
   numberColumn,
+  peakColumn,
   secondsColumn,
 } from "../src/parts/table_columns";
 
@@ -30,6 +31,14 @@ describe("columns", () => {
     const column = bytesColumn("size", "Size", (row: number | null) => row);
     expect(cell(column, 79200)).toEqual([79200, { title: "79,200 B", children: "77.3 KiB" }]);
     expect(cell(column, null)).toEqual([null, { title: "not known", children: "-" }]);
+  });
+  it("of peaks mark a lower limit", () => {
+    const column = peakColumn("peak", "Peak", (row: (number | null)[]) => row[0], (row) => row[1]);
+    expect(cell(column, [79200, null])).toEqual([79200, { title: "79,200 B", children: "77.3 KiB" }]);
+    const title = "≥ 79,200 B, at most 81,920 B; records were lost";
+    expect(cell(column, [79200, 81920])).toEqual([79200, { title, children: "≥ 77.3 KiB" }]);
+    expect(cell(column, [null, null])).toEqual([null, { title: "not known", children: "-" }]);
+    expect(asTsv([[1, null], [2, 3], [null, null]], [column])).toBe("Peak\n1\n≥ 2\n");
   });
   it("of counts separate thousands", () => {
     const column = countColumn("count", "Count", (row: number | null) => row);

@@ -139,7 +139,7 @@ class Holding:
         self.leaves: list[Total | None] = [None] * len(KINDS)
         self.buffers: dict[int, Allocation] = {}
         self.programs: dict[int, Program] = {}
-        self.unplaced: list[int] = []  # keys of buffers at address 0, each of which is its own allocation (rule 1)
+        self.unplaced: dict[int, None] = {}  # keys of buffers at address 0, each an allocation of its own (rule 1)
         self.per_core = 0  # number of buffers with a different address on each core
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
@@ -181,7 +181,7 @@ class Holding:
         """Start with empty tables. The old tables are not emptied: `DeadAllocations` keeps them."""
         self.buffers = {}
         self.programs = {}
-        self.unplaced = []
+        self.unplaced = {}
         self.per_core = 0
         self.audits = {}
         self.views = {}

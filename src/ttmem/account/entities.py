@@ -177,8 +177,9 @@ class Source:
     """One stream of reports from one process: the legacy client, our client, or the agent."""
 
     __slots__ = ("confidence", "confirmed", "confirmed_phases", "confirmed_programs", "covered", "frees_elsewhere",
-                 "generation", "held_back", "holdings", "kindless", "launches", "name", "process", "shed",
-                 "stale_launches", "totals", "trouble", "unread", "workloads")  # fmt: skip
+                 "generation", "held_back", "holdings", "in_gap", "kindless", "launches", "name", "process",
+                 "reset_in_gap", "shed", "stale_launches", "sweep", "swept", "totals", "trouble", "unread",
+                 "workloads")  # fmt: skip
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
         self.process = process
@@ -190,9 +191,13 @@ class Source:
         self.stale_launches = 0  # programs destroyed since `launches` was last emptied
         self.workloads: dict[int, tuple[tuple[ProgramRun, ...], tuple[tuple[Program, int], ...]]] = {}
         self.generation: int | None = None  # of the current resync; None: no resync
+        self.sweep: Iterator[None] | None = None  # removes what the resync did not confirm; see `resync`
+        self.swept = False  # all of it is removed
         self.confirmed: set[Allocation] = set()
         self.confirmed_programs: set[Program] = set()
         self.confirmed_phases: set[int] = set()
+        self.in_gap = False  # its records are not read at the moment, or what was lost is being corrected
+        self.reset_in_gap = False  # the peaks were reset meanwhile
         self.held_back: list[Total] = []  # totals that raise no peaks until it is caught up
         self.unread = 0  # records that it wrote and that are not applied yet
         self.shed = False  # it writes more than can be read: its totals are renewed about once a second

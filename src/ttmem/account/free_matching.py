@@ -59,7 +59,7 @@ def find_elsewhere(
 
 def _pick_unplaced(holding: Holding, kind: Kind | None, size: int, allocator: int) -> int | None:
     """The allocation without an address that a free refers to: the youngest of this size, else the youngest."""
-    found, buffers = holding.unplaced, holding.buffers
+    found, buffers = list(holding.unplaced), holding.buffers
     if not holding.source.kindless:
         place = buffer_key(kind or Kind.DRAM, 0, allocator)
         found = [key for key in found if _place_of(buffers[key]) == place]

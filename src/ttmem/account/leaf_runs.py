@@ -10,69 +10,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ttmem.account.totals import NOT_YET, Total
+from ttmem.model.kinds import Kind
 
 if TYPE_CHECKING:
-    from ttmem.account.allocations import Allocation
+    from ttmem.account.allocations import Holding
+    from ttmem.account.totals import Total
 
 
-class Run:
-    """The changes of one leaf since the run began. Each allocation is plain: its reserved size is unknown."""
+class LeafRun:
+    """The sums of one leaf. The caller changes them, and the tables of the holding, as long as the limits allow it.
 
-    __slots__ = ("_count", "_leaf", "_room", "_used", "_watch")
+    The limits: ``used`` is at most ``room``, ``reserved`` at most ``reserved_room``, and what is freed was born after
+    ``watch``.
+    """
 
-    def __init__(self, leaf: Total) -> None:
-        self._leaf = leaf
-        self._used = 0
-        self._count = 0
-        self._room = min([total.high - total.used for total in leaf.chain])  # with more, a total reaches a new high
-        self._watch = max([total.watch for total in leaf.chain])  # an allocation with a later birth is in no peak
+    __slots__ = ("buffers", "chain", "holding", "kind", "known", "reserved", "reserved_room", "room", "unknown", "used",
+                 "watch")  # fmt: skip
 
-    def add(self, size: int, seq: int, time: float) -> None:
-        """The same as `Total.add` of the leaf."""
-        used = self._used + size
-        if used > self._room:
-            self.end()
-            self._leaf.add(size, seq, time)
-        else:
-            self._used = used
-            self._count += 1
-
-    def remove(self, allocation: Allocation) -> None:
-        """The same as `Total.remove` of the leaf."""
-        if allocation.born <= self._watch:
-            self.end()
-            self._leaf.remove(allocation, allocation.size)
-        else:
-            self._used -= allocation.size
-            self._count -= 1
-
-    def end(self) -> None:
-        """Add the changes to the chain. Further ones are added one by one, because more highs are likely to follow."""
-        if self._count or self._used:
-            for total in self._leaf.chain:
-                total.used += self._used
-                total.unknown += self._count
-        self._used = self._count = 0
-        self._room, self._watch = -1, NOT_YET
+    def __init__(self, holding: Holding, kind: Kind, leaf: Total) -> None:
+        self.holding = holding
+        self.buffers = holding.buffers
+        self.kind = kind
+        self.chain = chain = leaf.chain
+        self.used = 0
+        self.reserved = 0
+        self.known = 0  # number of allocations whose reserved size is known
+        self.unknown = 0  # number of the others
+        self.room = min([total.high - total.used for total in chain])  # with more, a total reaches a new high
+        self.reserved_room = min([total.reserved_high - total.reserved for total in chain])
+        self.watch = max([total.watch for total in chain])  # an allocation with a later birth is in no peak
 
 
-class Runs:
+class LeafRuns:
     """The runs of some leaves at the same time. No total is in the chains of two of them."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[LeafRun] = []
         self._totals: set[Total] = set()
 
-    def begin(self, leaf: Total) -> Run:
-        """The run of a leaf that has none yet."""
-        run = Run(leaf)
+    def begin(self, run: LeafRun) -> bool:
+        """Whether the leaf can have a run: not if another run changes the same totals."""
+        if not self._totals.isdisjoint(run.chain) or run.chain[0].all_chips is not None:
+            return False
         self._runs.append(run)
-        if leaf.all_chips is not None or not self._totals.isdisjoint(leaf.chain):
-            self.end()
-        self._totals.update(leaf.chain)
-        return run
+        self._totals.update(run.chain)
+        return True
 
     def end(self) -> None:
+        """Add the sums to the totals."""
         for run in self._runs:
-            run.end()
+            used, reserved, known, unknown = run.used, run.reserved, run.known, run.unknown
+            for total in run.chain:
+                total.used += used
+                total.reserved += reserved
+                total.known += known
+                total.unknown += unknown

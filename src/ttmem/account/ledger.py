@@ -22,7 +22,7 @@ from ttmem.account.free_matching import NUMBERED, buffer_key, find_elsewhere, ma
 from ttmem.account.live_set import place, remove
 from ttmem.account.observer import FailureObserver
 from ttmem.account.state import AccountState, Limits
-from ttmem.account.totals import TotalWithContents
+from ttmem.account.totals import Total, TotalWithContents
 from ttmem.model.core_sets import split_core_id
 from ttmem.model.events import (
     Allocated,
@@ -51,6 +51,7 @@ from ttmem.model.events import (
     Rejected,
     ResyncBegin,
     ResyncEnd,
+    ResyncStep,
     Sees,
     Uncertain,
     Viewed,
@@ -59,7 +60,7 @@ from ttmem.model.events import (
 )
 from ttmem.model.geometry import noc_limits, region_at
 from ttmem.model.identity import ChipInfo
-from ttmem.model.kinds import KINDS, SPACE_OF, Kind
+from ttmem.model.kinds import KINDS, KINDS_OF, SPACE_OF, Kind, Pool
 
 # Indexed by kind, because comparing members of an Enum costs more.
 _IS_PART = tuple(kind >= Kind.CB and kind != Kind.FIRMWARE for kind in KINDS)
@@ -154,7 +155,7 @@ class Ledger(AccountState):
         elif process.count >= self._max_allocations:
             return self.anomaly(process, "dropped")
         elif key < 0:
-            holding.unplaced.append(key)
+            holding.unplaced[key] = None
         if refs or source.generation is not None or (extra is not None and (extra.shared or extra.per_core)):
             allocation = buffers[key] = place(holding, kind, address, size, seq, time, refs, extra)
             return allocation
@@ -221,7 +222,7 @@ class Ledger(AccountState):
             return allocation
         del holding.buffers[key]
         if key < 0:
-            holding.unplaced.remove(key)
+            del holding.unplaced[key]
         allocation.refs = 0
         leaf = holding.leaves[allocation.kind]
         extra = allocation.extra
@@ -249,15 +250,16 @@ def _kind_of_core_write(holding: Holding, ident: int) -> Kind:
 
 
 def _described(state: AccountState, time: float, source: Source, event: Described) -> Allocation | None:
-    """Add details to a live buffer. Its sizes do not change."""
+    """Add details to a live buffer. What is counted for it does not change, or its free would subtract another size."""
     holding = source.holdings.get(event.device)
     key = buffer_key(event.kind, event.address, event.extra.allocator, event.ident)
     allocation = None if holding is None else holding.buffers.get(key)
     if allocation is None or allocation.extra is None or allocation.address != event.address:
         return None  # it was freed meanwhile, or its allocation was lost
-    if (allocation.extra.reserved, allocation.extra.per_core) != (event.extra.reserved, event.extra.per_core):
+    known, new = allocation.extra, event.extra
+    if (known.reserved, known.per_core, known.shared) != (new.reserved, new.per_core, new.shared):
         return None
-    allocation.extra = event.extra
+    allocation.extra = new
     return allocation
 
 
@@ -268,20 +270,24 @@ def _marked(state: AccountState, time: float, source: Source | None, event: Mark
 def _peaks_reset(state: AccountState, time: float, source: Source | None, event: PeaksReset) -> None:
     state.peaks_since = time
     nothing = state.chips.nothing
-    totals = dict.fromkeys((*nothing.kinds, *nothing.pools))
+    known: dict[Total, bool] = dict.fromkeys((*nothing.kinds, *nothing.pools), True)
     for chip in state.chips.values():
-        totals.update(dict.fromkeys(chip.totals()))
+        known.update(dict.fromkeys(chip.totals(), True))
     for process in state.processes.values():
         process.phases.turn()
-        totals.update(dict.fromkeys(process.nothing))
+        known.update(dict.fromkeys(process.nothing, True))
         for share in process.shares.values():
-            totals.update(dict.fromkeys(share.pools))
+            for pool, total in zip(Pool, share.pools):
+                voices = (share.voices[kind] for kind in KINDS_OF[pool])
+                known[total] = not any(voice is not None and voice.in_gap for voice in voices)
         for source_of in process.sources.values():
-            totals.update(dict.fromkeys(source_of.totals.values()))
+            source_of.reset_in_gap = source_of.in_gap
+            known.update(dict.fromkeys(source_of.totals.values(), not source_of.in_gap))
     for holding in state.holdings():
-        totals.update(dict.fromkeys(leaf for leaf in holding.leaves if leaf is not None))
-    for total in totals:
-        total.reset_recent(state.seq, time)
+        leaves = (leaf for leaf in holding.leaves if leaf is not None)
+        known.update(dict.fromkeys(leaves, not holding.source.in_gap))
+    for total, is_known in known.items():
+        total.reset_recent(state.seq, time, known=is_known)
 
 
 _HANDLERS: dict[type, Callable[[AccountState, float, Any, Any], Allocation | None]] = {
@@ -296,6 +302,7 @@ _HANDLERS: dict[type, Callable[[AccountState, float, Any, Any], Allocation | Non
     Audited: devices.audited,
     Viewed: devices.viewed,
     ResyncBegin: resync.begin,
+    ResyncStep: resync.step,
     ResyncEnd: resync.end,
     Sees: lives.sees,
     Claimed: lives.claimed,

@@ -8,29 +8,24 @@ several processes used meanwhile, the highest sum is not known, only limits of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import Counter
 
 from ttmem.account.arbitration import new_leaf
-from ttmem.account.entities import Chip, Process, Source
+from ttmem.account.entities import Chip, Source
 from ttmem.account.process_events import end_phase
+from ttmem.account.process_totals import ProcessTotals, total_of
 from ttmem.account.state import AccountState
-from ttmem.account.totals import Total
-from ttmem.model.events import CaughtUp, GapBegan, MissedHigh
+from ttmem.account.totals import NOBODY, Bounds, HighBounds, Total
+from ttmem.model.events import MAX_SIZE, CaughtUp, GapBegan, MissedHigh
 from ttmem.model.kinds import KIND_BY_LABEL, KINDS_OF, POOL_GAUGES, Kind, Pool
 
-_NOTHING = MissedHigh((), "", 0, 0, 0, 0)
-
-
-class _Missed(NamedTuple):
-    """How high a process was among the lost records. Both are equal if that is known exactly."""
-
-    at_least: int
-    at_most: int
+_NOTHING = MissedHigh((), "", 0, 0, 0, 0, 0, 0)
+_UNKNOWN = MissedHigh((), "", 0, MAX_SIZE, 0, MAX_SIZE, 0, 0)  # no chip has so much memory
 
 
 def gap_began(state: AccountState, time: float, source: Source, event: GapBegan) -> None:
     """Until the source is caught up, sums with what others hold are of no moment, so they are no peaks."""
+    source.in_gap = True
     leaves = (leaf for holding in source.holdings.values() for leaf in holding.leaves)
     for total in {total for leaf in leaves if leaf is not None for total in leaf.chain[leaf.own :]}:
         total.begin_gap(source)
@@ -38,134 +33,163 @@ def gap_began(state: AccountState, time: float, source: Source, event: GapBegan)
 
 def caught_up(state: AccountState, time: float, source: Source, event: CaughtUp) -> None:
     process = source.process
+    event = event._replace(reset=event.reset or source.reset_in_gap)
+    source.in_gap = source.reset_in_gap = False
+    _give_own_totals(state, time, source, event)  # during the gap, so that copies of totals are held back as well
     held_back, source.held_back = source.held_back, []
     for total in held_back:
         total.end_gap(source, state.seq, time)
     if not event.first:
         state.anomaly(process, "resynced")
-    for high in event.highs:
-        if high.ever and high.gauge in KIND_BY_LABEL:
-            _own_totals(state, time, source, high.numbers, KIND_BY_LABEL[high.gauge])
-    by_number = {(number, high.gauge): high for high in event.highs for number in high.numbers}
-    done: set[Total] = set()  # chips share totals
-    for number, chip in process.numbers.items():
-        share = process.shares.get(chip.id)
-        if share is None:
-            continue
-        for kind in Kind:
-            if share.voices[kind] is source:
-                high = by_number.get((number, kind.label), _NOTHING)
-                own = source.totals.get((number, kind))
-                if own is not None:
-                    _apply(state, event, process, chip, own, high, kind, done)
-        for pool in Pool:
-            voices = {share.voices[kind] for kind in KINDS_OF[pool]} - {None}
-            if source in voices:
-                high = _of_pool(by_number, number, pool)
-                others = 0 if voices == {source} else share.pools[pool].peak.at_most
-                _apply(state, event, process, chip, share.pools[pool], high, pool, done, others)
+    _CatchUp(state, source, event, set(held_back)).raise_peaks()
     _phases(state, time, source, event)
 
 
-def _own_totals(state: AccountState, time: float, source: Source, numbers: tuple[int, ...], kind: Kind) -> None:
-    """Give these devices totals of a kind that they share with no others.
+def _give_own_totals(state: AccountState, time: float, source: Source, event: CaughtUp) -> None:
+    """Give the devices of each meter totals of its kind that they share with no others.
 
     What was allocated and freed among the lost records may have been the first of its kind, or the first that lay on
     some of the devices only.
     """
-    known = {source.totals.get((number, kind)) for number in numbers}
-    sharing = {number for (number, which), total in source.totals.items() if which is kind and total in known}
-    if None not in known and sharing <= set(numbers):
-        return
-    holding = state.holding(source, numbers)
-    if holding is not None and holding.leaves[kind] is None:
-        new_leaf(holding, kind, state.seq, time)
+    devices_of: dict[Kind, Counter[Total | None]] = {}  # the number of devices that share each total of a kind
+    for high in event.highs:
+        if not high.ever or high.gauge not in KIND_BY_LABEL:
+            continue
+        kind = KIND_BY_LABEL[high.gauge]
+        known = {source.totals.get((number, kind)) for number in high.numbers}
+        if None not in known:
+            if kind not in devices_of:
+                devices_of[kind] = Counter(source.totals.get((number, kind)) for number in source.process.numbers)
+            if sum(devices_of[kind][total] for total in known) == len(high.numbers):
+                continue
+        holding = state.holding(source, high.numbers)
+        if holding is not None and holding.leaves[kind] is None:
+            new_leaf(holding, kind, state.seq, time)
+            devices_of.pop(kind, None)
 
 
-def _of_pool(highs: dict[tuple[int, str], MissedHigh], number: int, pool: Pool) -> MissedHigh:
-    """The high of a pool. A pool without a meter was at least as high as one of its kinds, at most as their sum."""
-    gauge = POOL_GAUGES.get(pool)
-    if gauge is not None:
-        return highs.get((number, gauge), _NOTHING)
-    kinds = [highs.get((number, kind.label), _NOTHING) for kind in KINDS_OF[pool]]
-    used = [high for high in kinds if high.ever]
-    if len(used) < 2:
-        return used[0] if used else _NOTHING
-    at_least, at_most = max(high.at_least for high in used), sum(high.at_most for high in used)
-    return MissedHigh((number,), "", at_least, at_most, max(high.ever for high in used), 0)
+class _CatchUp:
+    """Raises the peaks of a process, and of the chips that it uses, to those among the lost records."""
+
+    def __init__(self, state: AccountState, source: Source, event: CaughtUp, held_back: set[Total]) -> None:
+        """``held_back`` are the totals of chips that raised no peaks during the gap."""
+        self._state = state
+        self._source = source
+        self._event = event
+        self._held_back = held_back
+        self._unmetered = _UNKNOWN if event.abandoned else _NOTHING
+        self._totals = ProcessTotals()
+        self._done: set[Total] = set()  # chips share totals
+
+    def raise_peaks(self) -> None:
+        source, process = self._source, self._source.process
+        by_number = {(number, high.gauge): high for high in self._event.highs for number in high.numbers}
+        for number, chip in process.numbers.items():
+            share = process.shares.get(chip.id)
+            if share is None:
+                continue
+            for kind in Kind:
+                if share.voices[kind] is source:
+                    own = source.totals.get((number, kind))
+                    if own is not None:
+                        self._raise(chip, own, by_number.get((number, kind.label), self._unmetered), kind)
+            for pool in Pool:
+                voices = {share.voices[kind] for kind in KINDS_OF[pool]} - {None}
+                if source in voices:
+                    # Those of other sources of the process are at most those of the whole process.
+                    others = NOBODY if voices == {source} else _at_most(share.pools[pool].highs)
+                    self._raise(chip, share.pools[pool], self._of_pool(by_number, number, pool), pool, others)
+
+    def _raise(
+        self, chip: Chip, own: Total, high: MissedHigh, which: Kind | Pool, other_sources: HighBounds = NOBODY
+    ) -> None:
+        """Raise the peaks of a process's total, and of the chip's total that it is part of."""
+        of_chip, reset = total_of(chip, which), self._event.reset
+        if of_chip in self._done and own in self._done:
+            return
+        ever = _since_start(own, high)
+        reserved = Bounds(high.reserved_ever, MAX_SIZE if high is _UNKNOWN else high.reserved_ever)
+        highs = HighBounds(_since_reset(own, high) if reset else ever, ever, reserved).beside(other_sources)
+        if of_chip not in self._done:
+            self._done.add(of_chip)
+            of_chip.miss(highs.beside(self._others(chip, which, of_chip)), ever.at_least, reset=reset)
+        if own not in self._done:
+            self._done.add(own)
+            own.miss(highs, ever.at_least, reset=reset)
+
+    def _others(self, chip: Chip, which: Kind | Pool, of_chip: Total) -> HighBounds:
+        """What other processes held there among the lost records.
+
+        At least the highest value of one of them; at most the sum of the highest values of all.
+        """
+        found = of_chip.left if of_chip in self._held_back else NOBODY
+        for other in self._state.processes.values():
+            if other is not self._source.process:
+                for total in self._totals.of_chip(other, chip, which):
+                    found = found.beside(total.highs)
+        if chip.left is not None and chip.left >= self._event.since:
+            # The highest value of a process that left before the gap is not kept, but is part of the chip's peak.
+            found = HighBounds(
+                *(mine._replace(at_most=max(mine.at_most, its.at_most)) for mine, its in zip(found, of_chip.highs))
+            )
+        return found
+
+    def _of_pool(self, highs: dict[tuple[int, str], MissedHigh], number: int, pool: Pool) -> MissedHigh:
+        gauge = POOL_GAUGES.get(pool)
+        if gauge is not None:
+            return highs.get((number, gauge), self._unmetered)
+        kinds = [high for kind in KINDS_OF[pool] if (high := highs.get((number, kind.label))) and high.ever]
+        return _together(kinds, number) if kinds else self._unmetered
 
 
-def _apply(
-    state: AccountState,
-    event: CaughtUp,
-    process: Process,
-    chip: Chip,
-    own: Total,
-    high: MissedHigh,
-    which: Kind | Pool,
-    done: set[Total],
-    other_sources: int = 0,
-) -> None:
-    """Raise the peaks of a process's total, and of the chip's total that it is part of."""
-    missed = _missed(own, high)
-    of_chip = chip.kinds[which] if isinstance(which, Kind) else chip.pools[which]
-    if of_chip not in done:
-        done.add(of_chip)
-        recent, ever = _others(state, process, chip, which, of_chip, event.since)
-        at_most = missed.at_most + other_sources
-        of_chip.miss(missed.at_least, at_most + recent, at_most + ever)
-        if not (recent or ever or other_sources):
-            of_chip.reserved_peak = max(of_chip.reserved_peak, high.reserved_ever)
-    if own not in done:
-        done.add(own)
-        own.miss(missed.at_least, missed.at_most + other_sources, missed.at_most + other_sources)
-        own.reserved_peak = max(own.reserved_peak, high.reserved_ever)
+def _at_most(highs: HighBounds) -> HighBounds:
+    return HighBounds(*(Bounds(0, bounds.at_most) for bounds in highs))
 
 
-def _missed(own: Total, high: MissedHigh) -> _Missed:
+def _together(used: list[MissedHigh], number: int) -> MissedHigh:
+    """The high of a pool without a meter: at least as high as one of its kinds, at most as their sum."""
+    if len(used) == 1:
+        return used[0]
+    return MissedHigh(
+        (number,),
+        "",
+        max(high.at_least for high in used),
+        sum(high.at_most for high in used),
+        max(high.reset_at_least for high in used),
+        sum(high.reset_at_most for high in used),
+        max(high.ever for high in used),
+        0,
+    )
+
+
+def _since_start(own: Total, high: MissedHigh) -> Bounds:
     """A value above every value that was seen must have been among the lost records. Otherwise none there was above."""
     seen = own.peak.value
+    if not high.gauge:  # the sum of several meters is only an upper limit
+        at_least = high.ever if high.ever > seen else min(high.at_least, seen)
+        return Bounds(at_least, max(at_least, high.at_most))
     if high.ever > seen:
-        return _Missed(high.ever, high.ever)
-    return _Missed(min(high.at_least, seen), min(high.at_most, seen))
+        return Bounds(high.ever, high.ever)
+    return Bounds(min(high.at_least, seen), min(high.at_most, seen))
 
 
-def _others(
-    state: AccountState, process: Process, chip: Chip, which: Kind | Pool, of_chip: Total, since: float
-) -> tuple[int, int]:
-    """The most that other processes can have held there among the lost records: since a reset, since the start."""
-    if chip.left is not None and chip.left >= since:  # the peaks of a process that left are not kept for each chip
-        return of_chip.recent.at_most, of_chip.peak.at_most
-    recent = ever = 0
-    for other in state.processes.values():
-        if other is not process:
-            for total in _totals(other, chip, which):
-                recent += total.recent.at_most
-                ever += total.peak.at_most
-    return recent, ever
-
-
-def _totals(process: Process, chip: Chip, which: Kind | Pool) -> Iterator[Total]:
-    share = process.shares.get(chip.id)
-    if share is None:
-        return
-    if isinstance(which, Pool):
-        yield share.pools[which]
-        return
-    for source in process.sources.values():
-        for (number, kind), total in source.totals.items():
-            if kind is which and process.numbers[number] is chip and share.voices[kind] is source:
-                yield total
+def _since_reset(own: Total, high: MissedHigh) -> Bounds:
+    """The peaks were reset among the lost records. It is not known whether the highest value was before or after."""
+    return Bounds(max(high.reset_at_least, own.used), max(high.reset_at_most, own.used))
 
 
 def _phases(state: AccountState, time: float, source: Source, event: CaughtUp) -> None:
-    """Phases that are open keep their begin and have their peak. Those that ended meanwhile ended unseen."""
+    """Phases that are open keep their begin and have their peak. Those that ended meanwhile ended unseen.
+
+    The peaks of phases that other sources of the process report are not known.
+    """
     phases = source.process.phases
+    for (other, _), phase in phases.open.items():
+        phase.gap = phase.gap or other is not source
     still_open = {phase.ident for phase in event.phases}
     for other, ident in reversed(list(phases.open)):
         if other is source and ident not in still_open:
             end_phase(state, time, source, ident, seen=False)
     resumed = sum((source, phase.ident) not in phases.open for phase in event.phases)
     phases.missed += max(0, event.missed_phases - resumed)
-    for phase in event.phases:
-        phases.resume(source, phase, state.limits.open_phases)
+    phases.resume(source, event.phases, state.limits.open_phases)

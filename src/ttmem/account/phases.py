@@ -12,7 +12,7 @@ When chips get their own copy of a total, their rows get a copy of the column: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ttmem.account.totals import Total
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ttmem.model.events import OpenPhaseHighs
 
 Viewer = Callable[[Union[int, None]], bool]
+Meter = tuple[int, str]  # device number and gauge
 
 _MAX_PATH_CHARACTERS = 512
 _MOST_COLUMNS = 20_000
@@ -51,17 +52,22 @@ class Run(NamedTuple):
 
 
 class Phase:
-    """One run that has not ended. ``complete`` is False if its begin was not seen."""
+    """One run that has not ended."""
 
-    __slots__ = ("began", "begin", "complete", "path", "peaks")
+    __slots__ = ("began", "begin", "begin_seen", "gap", "path", "peaks")
 
-    def __init__(self, path: str, began: float, complete: bool, begin: list[int]) -> None:
+    def __init__(self, path: str, began: float, begin_seen: bool, begin: list[int], gap: bool = False) -> None:
         self.path = path
         self.began = began
-        self.complete = complete
+        self.begin_seen = begin_seen
+        self.gap = gap  # its process lost records meanwhile, and had no meter for it
         self.begin = begin
         # Column number -> its maximum until the next phase began. Columns that did not exceed ``begin`` are left out.
         self.peaks: dict[int, int] = {}
+
+    @property
+    def complete(self) -> bool:
+        return self.begin_seen and not self.gap
 
     def reach(self, peaks: dict[int, int]) -> None:
         mine = self.peaks
@@ -70,7 +76,7 @@ class Phase:
                 mine[number] = high
 
     def begin_anew(self, begin: list[int]) -> None:
-        self.complete = False
+        self.begin_seen = False
         self.begin = begin
         self.peaks = {}
 
@@ -85,7 +91,7 @@ def is_called(path: str, name: str) -> bool:
 
 
 class PhasePath:
-    """All ended runs of one path. ``partial`` is the number of runs whose begin or end was not seen."""
+    """All ended runs of one path. ``partial`` is the number of runs whose begin, end or peak was not seen."""
 
     __slots__ = ("delta", "last", "partial", "peak", "runs", "seconds", "since", "until")
 
@@ -156,9 +162,14 @@ class Phases:
         path = name if outer is None else f"{outer.path}/{name}"
         self.open[source, ident] = Phase(path[:_MAX_PATH_CHARACTERS], time, source.generation is None, self._used())
 
-    def resume(self, source: Source, phase: OpenPhaseHighs, most: int) -> None:
-        """A phase is open after records were lost. Its begin and its peak are those that its process measured."""
+    def resume(self, source: Source, phases: Sequence[OpenPhaseHighs], most: int) -> None:
+        """Phases are open after records were lost. Their begin and their peak are those that their process measured."""
         self._catch_up()
+        meters = list(self._meters(source)) if phases else []
+        for phase in phases:
+            self._resume(source, phase, meters, most)
+
+    def _resume(self, source: Source, phase: OpenPhaseHighs, meters: list[tuple[int, list[Meter]]], most: int) -> None:
         known = self.open.get((source, phase.ident))
         began_unseen = known is None
         if known is None:
@@ -167,30 +178,38 @@ class Phases:
             if known is None:
                 return
         measured = {(number, gauge): values for numbers, gauge, *values in phase.highs for number in numbers}
-        for key, column in self._columns.items():
-            for begin, peak in self._measured(source, key, measured):
-                if began_unseen:
-                    known.begin[column] = begin
-                if peak > known.begin[column]:
-                    known.peaks[column] = max(peak, known.peaks.get(column, 0))
+        for column, parts in meters:
+            values = [measured[meter] for meter in parts if meter in measured]
+            if not values:
+                continue
+            begin, peak = sum(begin for begin, _ in values), max(peak for _, peak in values)
+            if sum(peak > 0 for _, peak in values) > 1:  # it is not known when the sum was highest
+                peak, known.gap = max(begin, peak), True
+            if began_unseen:
+                known.begin[column] = begin
+            if peak > known.begin[column]:
+                known.peaks[column] = max(peak, known.peaks.get(column, 0))
 
-    def _measured(
-        self, source: Source, key: TotalKey, measured: dict[tuple[int, str], list[int]]
-    ) -> Iterator[list[int]]:
-        """What a process measured of one total, if it comes from this source alone and has a meter."""
+    def _meters(self, source: Source) -> Iterator[tuple[int, list[Meter]]]:
+        """The columns of totals that come from this source alone, with their meter, or with those of their kinds."""
         process = self._process
-        share = process.shares.get(key.chip)
-        if share is None:
-            return
-        if key.device is not None:
-            numbers, gauge, kinds = [key.device], key.label, [KIND_BY_LABEL[key.label]]
-        else:
-            pool = Pool[key.label.upper()]
-            numbers = [number for number, chip in process.numbers.items() if chip.id == key.chip][:1]
-            kinds = list(KINDS_OF[pool])
-            gauge = POOL_GAUGES.get(pool, kinds[0].label if len(kinds) == 1 else "")
-        if {share.voices[kind] for kind in kinds} - {None} == {source}:
-            yield from (values for number in numbers if (values := measured.get((number, gauge))) is not None)
+        first_number: dict[str, int] = {}
+        for number, chip in process.numbers.items():
+            first_number.setdefault(chip.id, number)
+        for key, column in self._columns.items():
+            share = process.shares.get(key.chip)
+            if share is None:
+                continue
+            if key.device is not None:
+                device, gauges, kinds = key.device, [key.label], [KIND_BY_LABEL[key.label]]
+            elif key.chip in first_number:
+                pool = Pool[key.label.upper()]
+                device, kinds = first_number[key.chip], list(KINDS_OF[pool])
+                gauges = [POOL_GAUGES[pool]] if pool in POOL_GAUGES else [kind.label for kind in kinds]
+            else:
+                continue
+            if {share.voices[kind] for kind in kinds} - {None} == {source}:
+                yield column, [(device, gauge) for gauge in gauges]
 
     def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> None:
         """End a phase, if it is open. Data beyond the limits on paths and rows is not kept."""
@@ -241,7 +260,7 @@ class Phases:
 
     def begin_anew(self, source: Source) -> None:
         """After a resync of a source: its phases whose begin was not seen begin now."""
-        found = [(key, phase) for key, phase in self.open.items() if key[0] is source and not phase.complete]
+        found = [(key, phase) for key, phase in self.open.items() if key[0] is source and not phase.begin_seen]
         if found:
             self.turn()
         for key, phase in found:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ttmem.account.entities import Source
+from ttmem.account.process_totals import process_left
 from ttmem.account.state import AccountState
 from ttmem.model.events import Claimed, Failed, Lost, PhaseBegan, PhaseEnded, ProcessExited, Rejected, Sees, Uncertain
 from ttmem.model.kinds import KINDS
@@ -55,6 +56,7 @@ def phase_ended(state: AccountState, time: float, source: Source, event: PhaseEn
 
 def end_phase(state: AccountState, time: float, source: Source, ident: int, *, seen: bool) -> None:
     limits = state.limits
+    seen = seen and not any(one.in_gap for one in source.process.sources.values())
     source.process.phases.end(source, ident, time, limits.phase_paths, limits.phase_rows, seen=seen)
 
 
@@ -62,6 +64,7 @@ def exited(state: AccountState, time: float, source: Source, event: ProcessExite
     process = source.process
     for other, ident in reversed(list(process.phases.open)):
         end_phase(state, time, other, ident, seen=False)
+    process_left(process)
     process.exited = time
     for holding in process.holdings():
         process.dead_allocations.append(state.dead_allocations.keep(holding, state.seq, exited=True))

@@ -98,6 +98,20 @@ def workload_run(state: AccountState, time: float, source: Source, event: Worklo
     launches.note(source, ident, known[1], state.seq)
 
 
+# What `launches.note` needs of a launch: its key, and the programs with their cores.
+Launched = tuple[Program | int, tuple[tuple[Program, int], ...]]
+
+
+def known_launch(source: Source, event: ProgramRun | WorkloadRun) -> Launched | None:
+    """The programs of a launch; None if the launch would make a program known."""
+    if isinstance(event, WorkloadRun):
+        known = source.workloads.get(event.ident)
+        return None if known is None or known[0] is not event.runs else (event.ident, known[1])
+    holding = source.holdings.get(event.device)
+    program = None if holding is None else holding.programs.get(event.program)
+    return None if program is None else (program, ((program, event.cores),))
+
+
 def compiled(state: AccountState, time: float, source: Source, event: ProgramCompiled) -> None:
     holding = state.holding(source, event.device)
     if holding is None:

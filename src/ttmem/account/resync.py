@@ -7,14 +7,20 @@ exist, and cause peaks that never existed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from ttmem.account import allocator_views as views
 from ttmem.account import launches
 from ttmem.account import program_events as programs
+from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
 from ttmem.account.live_set import count_arrivals, remove
 from ttmem.account.process_events import end_phase
 from ttmem.account.state import AccountState
-from ttmem.model.events import ResyncBegin, ResyncEnd
+from ttmem.model.events import ResyncBegin, ResyncEnd, ResyncStep
+
+STEP_ALLOCATIONS = 1000  # that a step looks at
 
 
 def begin(state: AccountState, time: float, source: Source, event: ResyncBegin) -> None:
@@ -24,11 +30,28 @@ def begin(state: AccountState, time: float, source: Source, event: ResyncBegin) 
     _confirm_anew(source, event.generation)
 
 
+def step(state: AccountState, time: float, source: Source, event: ResyncStep) -> None:
+    """Remove some of the allocations that the end of a resync would remove."""
+    if source.generation != event.generation:
+        return
+    if source.sweep is None:
+        source.sweep = _sweep(source)
+    looked_at = sum(1 for _ in islice(source.sweep, STEP_ALLOCATIONS))
+    source.swept = looked_at < STEP_ALLOCATIONS
+
+
+def steps_left(source: Source, generation: int) -> bool:
+    """Whether the end of this resync would take long, unless another step comes before it."""
+    return source.generation == generation and not source.swept and source.process.count > STEP_ALLOCATIONS
+
+
 def end(state: AccountState, time: float, source: Source, event: ResyncEnd) -> None:
     """End a resync. An end that does not belong to the open resync is ignored."""
     if source.generation != event.generation:
         return
-    _drop_unconfirmed_allocations(source)
+    if not source.swept:
+        for _ in source.sweep or _sweep(source):
+            pass
     for holding in source.holdings.values():
         count_arrivals(holding, state.seq, time)
     _drop_unconfirmed_programs(source)
@@ -43,14 +66,28 @@ def end(state: AccountState, time: float, source: Source, event: ResyncEnd) -> N
     _confirm_anew(source, None)
 
 
-def _drop_unconfirmed_allocations(source: Source) -> None:
-    confirmed = source.confirmed
-    for holding in source.holdings.values():
-        for table in holding.tables():
-            stale = [key for key, allocation in table.items() if allocation not in confirmed]
-            for key in stale:
-                remove(holding, table.pop(key))  # type: ignore[arg-type]
-        holding.unplaced = [key for key in holding.unplaced if key in holding.buffers]
+def _sweep(source: Source) -> Iterator[None]:
+    """Remove all allocations that are not confirmed, one each time. What is added meanwhile is confirmed."""
+    for holding in list(source.holdings.values()):
+        buffers = holding.buffers
+        for key in list(buffers):
+            if holding.buffers is not buffers:
+                break  # the device was closed
+            if _is_stale(source, buffers.get(key)):
+                holding.unplaced.pop(key, None)
+                remove(holding, buffers.pop(key))
+            yield
+        for program in list(holding.programs.values()):
+            for part in list(program.parts):
+                if holding.programs.get(program.ident) is not program:
+                    break  # it was destroyed
+                if _is_stale(source, program.parts.get(part)):
+                    remove(holding, program.parts.pop(part))
+                yield
+
+
+def _is_stale(source: Source, allocation: Allocation | None) -> bool:
+    return allocation is not None and allocation not in source.confirmed
 
 
 def _drop_unconfirmed_programs(source: Source) -> None:
@@ -63,6 +100,7 @@ def _drop_unconfirmed_programs(source: Source) -> None:
 
 def _confirm_anew(source: Source, generation: int | None) -> None:
     source.generation = generation
+    source.sweep, source.swept = None, False
     source.confirmed = set()
     source.confirmed_programs = set()
     source.confirmed_phases = set()

@@ -26,6 +26,7 @@ from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import KINDS, Kind, Pool
 
 Json = dict[str, Any]
+_SIZES_AT = 12  # in a row of figures
 
 
 class _Figures:
@@ -42,7 +43,9 @@ class _Figures:
             peak, recent = total.peak, total.recent
             self.rows.append([
                 peak.value, peak.seq, peak.time, recent.value, recent.seq, recent.time, total.reserved_peak,
-                total.high, total.high_before, total.used, total.reserved, total.known, total.unknown,
+                total.used if total.gaps else total.high, total.high_before,
+                peak.bound, recent.bound, total.reserved_bound,
+                total.used, total.reserved, total.known, total.unknown,
             ])  # fmt: skip
         return number
 
@@ -134,9 +137,19 @@ def _phases(phases: Phases) -> Json:
     return {
         "columns": [[*key, column] for key, column in phases.columns.items()],
         "left_out": phases.left_out,
+        "missed": phases.missed,
         "most_rows": phases.most_rows,
         "open": [
-            [source.name, ident, phase.path, phase.began, phase.complete, phase.begin, list(phase.peaks.items())]
+            [
+                source.name,
+                ident,
+                phase.path,
+                phase.began,
+                phase.begin_seen,
+                phase.begin,
+                phase.gap,
+                list(phase.peaks.items()),
+            ]
             for (source, ident), phase in phases.open.items()
         ],
         "ended": {
@@ -243,11 +256,13 @@ def _set_all(pairs: Iterable[tuple[Total, int]], figures: list[list[float]]) -> 
 
 
 def _set(total: Total, row: list[float]) -> None:
-    value, seq, time, recent, recent_seq, recent_time, reserved_peak, high, high_before = row[:9]
+    value, seq, time, recent, recent_seq, recent_time, reserved_peak, high, high_before, *bounds = row[:_SIZES_AT]
     total.peak.reach(int(value), int(seq), time)
     total.recent = Peak(int(recent), int(recent_seq), recent_time)
-    total.watch = int(recent_seq)
+    total.watch = max(int(recent_seq), int(seq))
     total.reserved_peak, total.high, total.high_before = int(reserved_peak), int(high), int(high_before)
+    total.reserved_high = total.reserved_peak
+    total.peak.bound, total.recent.bound, total.reserved_bound = map(int, bounds)
 
 
 def _reorder(entries: dict[Any, Any], keys: Iterable[Any]) -> None:
@@ -323,7 +338,9 @@ def _restore_dead(state: AccountState, one: Json, process: Process, figures: lis
         if total is None:
             total = made[which] = Total()
             _set(total, figures[which])
-            total.used, total.reserved, total.known, total.unknown = (int(value) for value in figures[which][9:])
+            total.used, total.reserved, total.known, total.unknown = (
+                int(value) for value in figures[which][_SIZES_AT:]
+            )
         return total
 
     for row in one["sources"]:
@@ -332,10 +349,11 @@ def _restore_dead(state: AccountState, one: Json, process: Process, figures: lis
             source.trouble, source.covered = row["trouble"], _kinds(row["covered"])
             source.totals = {(number, Kind(kind)): total_of(which) for number, kind, which in row["totals"]}
             source.holdings.clear()
-            for device, kind, which, _, counted_on in row["leaves"]:
+            for device, kind, which, since, counted_on in row["leaves"]:
                 holding = _dead_holding(source, _device(device))
                 if holding is not None:
                     leaf = holding.leaves[kind] = total_of(which)
+                    leaf.since = since
                     leaf.chips = frozenset(chip for chip in holding.chips if chip.id in counted_on)
     for chip_id, numbers in one["shares"].items():
         if chip_id in state.chips:
@@ -383,8 +401,9 @@ def _restore_phases(process: Process, past: Json) -> None:
     columns = {TotalKey(*key): column for *key, column in past["columns"]}
     phases.restore(columns, ended, past["left_out"], past["most_rows"])
     phases.open.clear()
-    for name, ident, path, began, complete, begin, peaks in past["open"]:
+    phases.missed = past["missed"]
+    for name, ident, path, began, begin_seen, begin, gap, peaks in past["open"]:
         source = process.sources.get(name)
         if source is not None:
-            phase = phases.open[source, ident] = Phase(path, began, complete, list(begin))
+            phase = phases.open[source, ident] = Phase(path, began, begin_seen, list(begin), gap)
             phase.peaks = dict(peaks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from heapq import heappush, heappushpop, nlargest
 from itertools import chain as join
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +30,31 @@ def keep_largest(heap: list[tuple[int, int, Allocation]], allocation: Allocation
         heappush(heap, (allocation.size, allocation.born, allocation))
     elif allocation.size > heap[0][0]:
         heappushpop(heap, (allocation.size, allocation.born, allocation))
+
+
+class Bounds(NamedTuple):
+    """How high something was. Both are equal if that is known exactly."""
+
+    at_least: int
+    at_most: int
+
+    def beside(self, other: Bounds) -> Bounds:
+        """Together with something that was as high as this, perhaps at another time."""
+        return Bounds(max(self.at_least, other.at_least), self.at_most + other.at_most)
+
+
+class HighBounds(NamedTuple):
+    """How high a total was: requested bytes since the last reset and since the start, and reserved bytes."""
+
+    recent: Bounds
+    ever: Bounds
+    reserved: Bounds
+
+    def beside(self, other: HighBounds) -> HighBounds:
+        return HighBounds(*(mine.beside(its) for mine, its in zip(self, other)))
+
+
+NOBODY = HighBounds(Bounds(0, 0), Bounds(0, 0), Bounds(0, 0))
 
 
 class Peak:
@@ -55,9 +80,18 @@ class Peak:
             self.dead_allocations = []
 
     @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.value, self.at_most)
+
+    @property
     def at_most(self) -> int:
         """The highest that the peak can have been; ``value`` if that is exact."""
         return max(self.value, self.bound)
+
+    @property
+    def limit(self) -> int | None:
+        """The highest that the peak can have been, if ``value`` is only a lower limit; None if it is exact."""
+        return self.bound if self.bound > self.value else None
 
     def miss(self, at_least: int, at_most: int) -> None:
         """The total was as high as this among lost records. What was live then is not known."""
@@ -139,10 +173,13 @@ class Total:
         "high",
         "high_before",
         "known",
+        "left",
         "own",
         "peak",
         "recent",
         "reserved",
+        "reserved_bound",
+        "reserved_high",
         "reserved_peak",
         "since",
         "unknown",
@@ -156,12 +193,15 @@ class Total:
         self.known = 0  # number of these allocations
         self.unknown = 0  # number of the other allocations
         self.reserved_peak = 0
+        self.reserved_high = 0  # what ``reserved`` must exceed to raise the peak: the peak, except in a gap
+        self.reserved_bound = 0  # it may have been as high as this, among lost records
         self.high = 0
         self.high_before = 0  # maximum of the current sample before a reset lowered ``high``
         self.gaps: frozenset[Source] = frozenset()  # sources in this total whose records are not read at the moment
+        self.left = NOBODY  # what processes held that exited during the gap
         self.peak = peak or Peak()
         self.recent = Peak()
-        self.watch = 0  # equals recent.seq; an allocation with a later birth was part of no peak
+        self.watch = 0  # an allocation with a later birth was part of no peak
         self.since = since  # leaf only: sequence number of the first report of this kind
         self.chain: tuple[Total, ...] = ()  # leaf only: itself and the totals that include it
         self.all_chips = all_chips  # leaf only: a total over all chips, in which it counts once for each of its chips
@@ -192,8 +232,8 @@ class Total:
             total.used = used = total.used + size
             total.known += 1
             total.reserved = taken = total.reserved + reserved
-            if taken > total.reserved_peak:
-                total.reserved_peak = taken
+            if taken > total.reserved_high:
+                total.reserved_peak = total.reserved_high = taken
             if used > total.high:
                 total.rise(used, seq, time)
         if self.all_chips is not None:
@@ -240,12 +280,33 @@ class Total:
             if used > self.peak.value:
                 self.peak.reach(used, seq, time)
 
-    def miss(self, at_least: int, recent_at_most: int, at_most: int) -> None:
-        """The total was at least and at most as high as this among lost records, since a reset and since the start."""
-        self.recent.miss(at_least, recent_at_most)
-        self.peak.miss(at_least, at_most)
+    @property
+    def highs(self) -> HighBounds:
+        reserved = Bounds(self.reserved_peak, max(self.reserved_peak, self.reserved_bound))
+        return HighBounds(self.recent.bounds, self.peak.bounds, reserved)
+
+    @property
+    def reserved_peak_exact(self) -> bool:
+        return self.reserved_bound <= self.reserved_peak
+
+    def miss(self, highs: HighBounds, sample: int, *, reset: bool) -> None:
+        """The total was at least and at most as high as this among lost records.
+
+        ``sample`` is a value that it had there. ``reset``: the peaks were reset there, so nothing else is known since.
+        """
+        if reset:
+            self.recent.bound = 0
+        self.recent.miss(*highs.recent)
+        self.peak.miss(*highs.ever)
         self.watch = max(self.recent.seq, self.peak.seq)
-        self.high_before = max(self.high_before, at_least)
+        self.high_before = max(self.high_before, sample)
+        self._raise_reserved(highs.reserved.at_least)
+        self.reserved_bound = max(self.reserved_bound, highs.reserved.at_most)
+
+    def _raise_reserved(self, value: int) -> None:
+        self.reserved_peak = max(self.reserved_peak, value)
+        if not self.gaps:
+            self.reserved_high = self.reserved_peak
 
     def leave(self, allocation: Allocation) -> None:
         self.recent.leave(allocation)
@@ -260,27 +321,43 @@ class Total:
     def begin_gap(self, source: Source) -> None:
         """Do not raise peaks until the source is caught up: its part of the sum is of an earlier time."""
         self._lower()
+        if not self.gaps:
+            self.left = NOBODY
         self.gaps |= {source}
         source.held_back.append(self)
-        self.high = _IN_GAP
+        self.high = self.reserved_high = _IN_GAP
+
+    def left_in_gap(self, own: Total) -> None:
+        """A process exits during a gap; ``own`` is its part of this total."""
+        self.left = self.left.beside(own.highs)
 
     def end_gap(self, source: Source, seq: int, time: float) -> None:
         self.gaps -= {source}
+        if not self.gaps:
+            self._raise_reserved(self.reserved)
         if not self.gaps and self.high == _IN_GAP:
             self.high = 0
             if self.used:
                 self.rise(self.used, seq, time)
 
-    def reset_recent(self, seq: int, time: float) -> None:
-        self.recent = Peak(0 if self.gaps else self.used, seq, time)
-        self.watch = seq
+    def reset_recent(self, seq: int, time: float, *, known: bool = True) -> None:
+        """``known``: what is live now is known. Otherwise the peak since the reset has limits when it is caught up."""
         self._lower()
+        self.left = self.left._replace(recent=NOBODY.recent)
+        if known and not self.gaps:
+            self.recent = Peak(self.used, seq, time)
+        else:
+            self.recent = Peak(0, 0, None)
+            self.recent.bound = self.peak.at_most
+            if not self.gaps:
+                self.high = 0
+        self.watch = seq
 
     def take_high(self) -> int:
         """The highest value since the last call. Starts the next sample."""
         self._lower()
         high, self.high_before = self.high_before, 0
-        return high
+        return max(high, self.used) if self.gaps else high
 
     def _lower(self) -> None:
         if self.gaps:
@@ -294,9 +371,11 @@ class Total:
         twin = Total(self.since, self.peak.copy())
         twin.recent = self.recent.copy()
         twin.used, twin.reserved, twin.known, twin.unknown = self.used, self.reserved, self.known, self.unknown
-        twin.reserved_peak, twin.high, twin.high_before = self.reserved_peak, self.high, self.high_before
+        twin.reserved_peak, twin.reserved_bound = self.reserved_peak, self.reserved_bound
+        twin.reserved_high = self.reserved_high
+        twin.high, twin.high_before = self.high, self.high_before
         twin.watch = self.watch
-        twin.gaps = self.gaps
+        twin.gaps, twin.left = self.gaps, self.left
         for source in self.gaps:
             source.held_back.append(twin)
         return twin
@@ -330,7 +409,8 @@ class Total:
         self.reserved += other.reserved
         self.known += other.known
         self.unknown += other.unknown
-        self.reserved_peak = max(self.reserved_peak, self.reserved)
+        if not self.gaps:
+            self._raise_reserved(self.reserved)
         self.used += other.used
 
     def drop(self, other: Total) -> None:

@@ -161,7 +161,7 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
     lean = [chip for chip in chips if _in_dram(chip["memory"])]
     if lean:
         dram = sum(chip["memory"]["dram"]["used"] or 0 for chip in lean)
-        l1 = max(chip["memory"]["l1"]["peak"] or 0 for chip in lean)
+        l1 = max(_highest_l1(chip["memory"]) or 0 for chip in lean)
         where, each = some([name_of(chip) for chip in lean]), " of any" if len(lean) > 1 else ""
         yield warning(
             _SNAPSHOT, f"{where}: {human(dram)} in DRAM, and buffers in L1{each} were never more than {human(l1)}",
@@ -172,8 +172,14 @@ def amounts(context: DoctorContext) -> Iterator[Message]:
 
 
 def _in_dram(memory: MemoryRow) -> bool:
-    dram, l1 = memory["dram"]["used"], memory["l1"]["peak"]
+    dram, l1 = memory["dram"]["used"], _highest_l1(memory)
     return dram is not None and l1 is not None and l1 < _LITTLE_L1_BYTES and dram >= _LITTLE_L1_RATIO * _LITTLE_L1_BYTES
+
+
+def _highest_l1(memory: MemoryRow) -> int | None:
+    """The highest that the peak of L1 buffers can have been."""
+    l1 = memory["l1"]
+    return l1["peak"] if l1["peak_at_most"] is None else l1["peak_at_most"]
 
 
 def _in_sum(processes: list[ProcessRow]) -> str:

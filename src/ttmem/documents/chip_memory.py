@@ -40,7 +40,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
             "capacity": geometry.dram_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": dram_pool.peak.value if used[Kind.DRAM] is not None else None,
-            "peak_at_most": _at_most(dram_pool),
+            "peak_at_most": dram_pool.peak.limit,
             "reserved_peak": _reserved_peak(dram_pool, (dram_pool,)),
             "largest_free": _largest_free(chip, Pool.DRAM),
             "banks": geometry.dram_banks if geometry else None,
@@ -56,7 +56,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
             "capacity": geometry.l1_capacity if geometry else None,
             "capacity_basis": basis,
             "peak": l1_pool.peak.value if used[Kind.L1] is not None else None,
-            "peak_at_most": _at_most(l1_pool),
+            "peak_at_most": l1_pool.peak.limit,
             "reserved_peak": _reserved_peak(l1_pool, (chip.kinds[kind] for kind in _BUFFERS[Pool.L1])),
             "largest_free": _largest_free(chip, Pool.L1),
             "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
@@ -69,7 +69,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
                 "reserved": _reserved(chip, (Kind.L1_SMALL,)),
                 "region": geometry.cores * geometry.l1_small_size if geometry and geometry.live else None,
                 "peak": small.peak.value if used[Kind.L1_SMALL] is not None else None,
-                "peak_at_most": _at_most(small),
+                "peak_at_most": small.peak.limit,
             },
             "cb": {"held": used[Kind.CB], "resident": resident[Kind.CB]},
             "dfb": {"held": used[Kind.DFB], "resident": resident[Kind.DFB]},
@@ -132,16 +132,13 @@ def _reserved(chip: Chip, kinds: Iterable[Kind]) -> int | None:
     return None if None in values else _sum(values)
 
 
-def _at_most(total: Total) -> int | None:
-    """The highest that a peak can have been; None if the peak is exact."""
-    at_most = total.peak.at_most
-    return at_most if at_most > total.peak.value else None
-
-
 def _reserved_peak(total: Total, kinds: Iterable[Total]) -> int | None:
-    """The highest reserved bytes; None if less than requested, because then some allocation lacks its reserved size."""
+    """The highest reserved bytes; None if only a lower limit of it is known.
+
+    If it is less than requested, some allocation lacks its reserved size.
+    """
     taken = total.reserved_peak
-    if _at_most(total) is not None:
+    if not total.reserved_peak_exact:
         return None
     return taken if taken and taken >= max(kind.peak.value for kind in kinds) else None
 

@@ -320,9 +320,9 @@ def _add_to_share(share: ChipShare, kind: CountedKind, size: int) -> None:
     share["kinds"][kind] = share["kinds"].get(kind, 0) + size
     share[pool] = (share[pool] or 0) + size
     if pool == "dram":
-        share["peak_dram"] = None
+        share["peak_dram"] = share["peak_dram_at_most"] = None
     else:
-        share["peak_l1"] = None
+        share["peak_l1"] = share["peak_l1_at_most"] = None
 
 
 def _add_to_memory(memory: MemoryRow, kind: CountedKind, size: int) -> None:

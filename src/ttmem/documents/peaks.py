@@ -68,7 +68,7 @@ class PeakFinder:
         self, name: tuple[str, str], chip: Chip, device: int | None, total: Total, kinds: Iterable[Kind]
     ) -> None:
         peak = total.recent if self._recent else total.peak
-        if peak.value:
+        if peak.at_most:  # otherwise nothing was ever there
             self._corners.append(_Corner(name, chip, device, peak))
             if peak not in self._heaps:
                 heap = self._heaps[peak] = []
@@ -105,11 +105,10 @@ class PeakFinder:
             rows.setdefault(key, []).append(corner)
         for corners in rows.values():
             first, chips = corners[0], tuple(corner.chip for corner in corners)
-            value, at_most = first.peak.value, first.peak.at_most
             yield {
                 **_name(first.name, corners),
-                "per_chip": value,
-                "at_most": at_most if at_most > value else None,
+                "per_chip": first.peak.value,
+                "at_most": first.peak.limit,
                 "time": first.peak.time,
                 "largest": [
                     allocation(item, chips, see_tag=may_see(item.holding.source.process.info.user_id))

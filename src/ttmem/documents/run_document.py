@@ -142,6 +142,7 @@ def _chip(chip: Chip, left: Sequence[tuple[list[int], list[int]]]) -> schema.Run
     def taken(pool: Pool) -> schema.ReservedPeak:
         return {
             "reserved_peak": chip.pools[pool].reserved_peak,
+            "reserved_peak_exact": chip.pools[pool].reserved_peak_exact,
             "reserved_end": reserved[pool],
             "buffer_capacity": capacities[pool],
         }
@@ -151,9 +152,9 @@ def _chip(chip: Chip, left: Sequence[tuple[list[int], list[int]]]) -> schema.Run
         "board": chip.info.board,
         "arch": arch.label if arch is not None else None,
         "kinds": {
-            kind.label: {"peak": chip.kinds[kind].peak.value, "end": used[kind]}
+            kind.label: {"peak": peak.value, "peak_at_most": peak.limit, "end": used[kind]}
             for kind in KINDS
-            if chip.kinds[kind].peak.value
+            if (peak := chip.kinds[kind].peak).value
         },
         "dram": taken(Pool.DRAM),
         "l1": taken(Pool.L1),

@@ -157,7 +157,7 @@ class _ProcessFigures(NamedTuple):
     allocations: int
     sources: list[schema.ProcessSource]
     numbers: dict[int, Chip]
-    shares: list[tuple[str, tuple[int, ...]]]  # for each chip: the bytes of each pool and their peak
+    shares: list[tuple[str, tuple[int, ...]]]  # for each chip, as in `_used_and_peaks`
     held: list[tuple[Chip, list[int | None]]]  # for each holding and chip, by kind: the bytes, None if not counted
     failed: int
     last_failure: tuple[float, Failed] | None
@@ -198,16 +198,23 @@ def _taken(process: Process) -> _ProcessFigures:
 
 
 def _used_and_peaks(dram: Total, l1: Total, host: Total, system: Total, program: Total) -> tuple[int, ...]:
-    """In the order of ``_share``; without a loop for speed, because there is one for each process on each chip."""
+    """For each pool the bytes, their peak, and the bound of the peak; ``_share`` unpacks them.
+
+    Without a loop for speed, because there is one for each process on each chip.
+    """
     return (
         dram.used,
         dram.peak.value,
+        dram.peak.bound,
         l1.used + program.used,
         l1.peak.value,
+        l1.peak.bound,
         host.used,
         host.peak.value,
+        host.peak.bound,
         system.used,
         system.peak.value,
+        system.peak.bound,
     )
 
 
@@ -276,19 +283,24 @@ def _failure(time: float, event: Failed) -> schema.LastFailure:
 
 
 def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict[str, int]) -> schema.ChipShare:
-    dram, peak_dram, l1, peak_l1, host, peak_host, system, peak_system = pools
+    dram, peak_dram, dram_bound, l1, peak_l1, l1_bound, *others = pools
+    host, peak_host, host_bound, system, peak_system, system_bound = others
     return {
         "chip": chip_id,
         "metal_id": min(numbers, default=None),
         "metal_ids": sorted(numbers),
         "dram": dram,
         "peak_dram": peak_dram,
+        "peak_dram_at_most": dram_bound if dram_bound > peak_dram else None,
         "l1": l1,
         "peak_l1": peak_l1,
+        "peak_l1_at_most": l1_bound if l1_bound > peak_l1 else None,
         "host": host,
         "peak_host": peak_host,
+        "peak_host_at_most": host_bound if host_bound > peak_host else None,
         "system": system,
         "peak_system": peak_system,
+        "peak_system_at_most": system_bound if system_bound > peak_system else None,
         "kinds": kinds,
         "source": "server",
         "shm": None,

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from operator import length_hint
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
+from ttmem.account.resync import steps_left
 from ttmem.ingest.device_numbers import chips_of_visible
-from ttmem.ingest.plain_buffers import apply_plain
+from ttmem.ingest.plain_legacy_records import apply_plain
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
-from ttmem.model.events import Allocated, Claimed, Device, DeviceOpened, Event, Rejected, Sees
+from ttmem.model.events import Allocated, Claimed, Device, DeviceOpened, Event, Rejected, ResyncEnd, ResyncStep, Sees
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import AGENT, BUFFER_KINDS
 from ttmem.model.validation import InvalidValue
@@ -112,7 +114,10 @@ class ClientMessages:
                 elif op == native.SYNC:
                     self._reply(connection, handshake.synced(handshake.sync_token(record)))
                 else:
-                    self._event(connection, peer, record)
+                    while self._event(connection, peer, record):
+                        if monotonic() > deadline:
+                            connection.pending = chain((record,), records), peer
+                            return True
                 if monotonic() > deadline:
                     connection.pending = records, peer
                     return True
@@ -123,18 +128,25 @@ class ClientMessages:
             return False  # ttmem's client reconnects and sends its live allocations again
         return True
 
-    def _event(self, connection: Connection, peer: Peer, record: bytes) -> None:
-        """Apply one event of ttmem's own protocol. An event with an impossible value is dropped."""
+    def _event(self, connection: Connection, peer: Peer, record: bytes) -> bool:
+        """Apply one event of ttmem's own protocol. An event with an impossible value is dropped.
+
+        Returns whether the same record is to be applied again: the end of a resync is, until it is a short step.
+        """
         source = self._source(connection, peer)
         try:
             event = decode(record)
         except InvalidValue as error:
             self._reject(source)
             self._complain(connection, peer, "value", f"ignored a record with an impossible value: {error}")
-            return
+            return False
+        if type(event) is ResyncEnd and steps_left(source, event.generation):
+            self._sink.apply(self._sink.now(), source, ResyncStep(event.generation))
+            return True
         allocation = self._sink.apply(self._sink.now(), source, event)
         if allocation is None and type(event) is Allocated:
             self._refused(connection, source, event.device, event.size)
+        return False
 
     def _source(self, connection: Connection, peer: Peer) -> Source:
         source = peer.sources.get(connection.source_name)

@@ -7,16 +7,21 @@ it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from heapq import merge
 
 from ttmem.account.entities import Source
 from ttmem.account.free_matching import NUMBERED
-from ttmem.ingest.known_slots import KnownSlots
+from ttmem.ingest.known_slots import CHUNK_SLOTS, KnownSlots
 from ttmem.ingest.ring_meshes import RingMeshes
 from ttmem.ingest.ring_programs import RingPrograms
+from ttmem.ingest.ring_record_events import RecordEvents
 from ttmem.model.events import Event, Freed, ProgramDestroyed
-from ttmem.wire.agent_ring import Record
+from ttmem.model.kinds import BUFFER_KINDS, Kind
 from ttmem.wire.table_copy import TableCopy
+
+_SLOT_BITS = 32
+_SLOTS_PER_PAUSE = 64
 
 
 class Corrections:
@@ -28,35 +33,37 @@ class Corrections:
         meshes: RingMeshes,
         programs: RingPrograms,
         slots: KnownSlots,
-        added: Callable[[Record], Event],
-        renamed: Callable[[Record], Event],
+        events: RecordEvents,
     ) -> None:
-        """``added`` and ``renamed`` make the event of a row of the table."""
         self._source = source
         self._meshes = meshes
         self._programs = programs
         self._slots = slots
-        self._added = added
-        self._renamed = renamed
+        self._events = events
 
     def of_meshes(self) -> Iterator[Event]:
         """What was opened and closed. These events come first."""
         self._programs.forget_launches()
         yield from self._meshes.changed()
+        yield from self._meshes.opened_and_closed(self._source.process.numbers)
 
     def of_table(self, table: TableCopy, without_slot: bool) -> Iterator[tuple[int | None, Event] | None]:
         """Each with the agent's time of its allocation or launch, None for now. Instead of an event, None is a pause.
 
         ``without_slot``: some buffers had no slot of the table.
         """
-        new: list[Record] = []
+        # Rows to add, sorted by sequence: to sort or to unpack all of them at once would take long.
+        new: list[list[int]] = []  # sequence << _SLOT_BITS | slot
         changed_programs: set[int] = set()
         for chunk in self._slots.changed(table):
             yield None
-            for slot, sequence, same in chunk:
+            added = []
+            for count, (slot, sequence, same) in enumerate(chunk, 1):
+                if not count % _SLOTS_PER_PAUSE:  # with many holdings, each slot takes long
+                    yield None
                 record = table.record(slot) if sequence else None
                 if same and record is not None and not record.program:
-                    yield None, self._renamed(record)
+                    yield None, self._events.described(record)
                     continue
                 changed_programs.add(self._slots.programs.pop(slot, 0))
                 for event in self._removed(slot):
@@ -64,16 +71,20 @@ class Corrections:
                 if record is not None and record.program:
                     changed_programs.add(record.program)
                 elif record is not None:
-                    new.append(record)
+                    added.append(sequence << _SLOT_BITS | slot)
+            new.append(sorted(added))
         changed_programs.discard(0)
         if without_slot:
             for event in self._removed_without_slot():
                 yield None, event
         for event in self._programs_removed(table, changed_programs):
             yield None, event
-        new += _rows_of(table, changed_programs)
-        for record in sorted(new):
-            yield record.time, self._added(record)
+        for added in _rows_of(table, changed_programs):
+            yield None
+            new.append(sorted(added))
+        for row in merge(*new):
+            record = table.record(row & (1 << _SLOT_BITS) - 1)
+            yield record.time, self._events.added(record)
         yield from self._programs.launched_in(table)
 
     def _removed(self, slot: int) -> Iterator[Event]:
@@ -82,7 +93,9 @@ class Corrections:
         for holding in self._source.holdings.values():
             buffer = holding.buffers.get(key)
             if buffer is not None:
-                yield Freed(holding.device, buffer.kind, buffer.address, ident=slot + 1)
+                # A write to one core may count as another kind (rule 10), but was reported as L1.
+                kind = buffer.kind if buffer.kind in BUFFER_KINDS else Kind.L1
+                yield Freed(holding.device, kind, buffer.address, ident=slot + 1)
                 return
 
     def _removed_without_slot(self) -> Iterator[Event]:
@@ -106,10 +119,9 @@ class Corrections:
                 yield ProgramDestroyed(holding.device, program)
 
 
-def _rows_of(table: TableCopy, programs: set[int]) -> list[Record]:
-    """The frames and parts of these programs."""
-    if not programs:
-        return []
-    sequences = table.sequences(0, len(table))
-    rows = enumerate(table.programs(0, len(table)))
-    return [table.record(slot) for slot, program in rows if program in programs and sequences[slot]]
+def _rows_of(table: TableCopy, programs: set[int]) -> Iterator[list[int]]:
+    """The frames and parts of these programs, some thousand slots of the table at a time."""
+    for first in range(0, len(table) if programs else 0, CHUNK_SLOTS):
+        last = min(first + CHUNK_SLOTS, len(table))
+        rows = zip(range(first, last), table.programs(first, last), table.sequences(first, last))
+        yield [sequence << _SLOT_BITS | slot for slot, program, sequence in rows if sequence and program in programs]

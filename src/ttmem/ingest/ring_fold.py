@@ -9,68 +9,38 @@ account is then exact again, peaks included (see `missed_highs`), but its histor
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Generator, Iterator
+from itertools import accumulate
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic
 
 from ttmem.account.entities import Source
+from ttmem.ingest import missed_highs
 from ttmem.ingest.known_slots import KnownSlots
-from ttmem.ingest.missed_highs import caught_up
 from ttmem.ingest.ring_corrections import Corrections
 from ttmem.ingest.ring_listener import NoListener, RingListener
 from ttmem.ingest.ring_meshes import RingMeshes
 from ttmem.ingest.ring_programs import RingPrograms
+from ttmem.ingest.ring_record_events import RecordEvents
+from ttmem.ingest.ring_records import FEW, RecordLoops
 from ttmem.ingest.sink import Sink
-from ttmem.model.events import (
-    Allocated,
-    CaughtUp,
-    Described,
-    Event,
-    Failed,
-    Freed,
-    GapBegan,
-    Lost,
-    Mark,
-    PhaseBegan,
-    PhaseEnded,
-    ProgramDestroyed,
-    Sees,
-    Uncertain,
-)
-from ttmem.model.kinds import KINDS, Kind
+from ttmem.model.events import CaughtUp, Event, GapBegan, Lost, Sees, Uncertain
 from ttmem.model.uncertain_reasons import REASONS
 from ttmem.model.validation import MAX_COUNT
-from ttmem.wire.agent_ring import (
-    BINARY,
-    KEPT,
-    PER_CORE,
-    PROGRAM_FRAME,
-    SHARED,
-    WHOLESALE,
-    Record,
-    Ring,
-    RingError,
-    RingEvent,
-)
+from ttmem.wire.agent_ring import Ring
 from ttmem.wire.ring_meters import Measured, measured
 from ttmem.wire.table_copy import TableCopy, copy_table
 
-_ALLOCATED, _FREED, _RUN = int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.RUN)
-_NO_MESH = 0xFFFF
 _NO_LISTENER = NoListener()
-_IDENT_MASK = 0xFFFFFFFF  # a buffer is known by its slot of the table plus 1, by its address (0) if it has no slot
 COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "meshes_full", "failures")
-_L1_SMALL = int(Kind.L1_SMALL)
-_IN_L1 = (int(Kind.CB), int(Kind.DFB), int(Kind.SCRATCHPAD))
-_EVENTS_PER_LOOK = 64  # at the clock, during a catch-up
-_TIME_OF = itemgetter(1)
+_EVENTS_PER_LOOK = 8  # at the clock, during a catch-up; on a mesh of many chips, an event may take a millisecond
+_COPY_ATTEMPTS = 3
 
 
 class RingFold:
     """Applies what one agent writes to the account, in order. ``offset`` added to the agent's clock gives wall time.
 
     Records are read in batches. `load` reads the next batch, `fold` applies records of it up to a time, so that the
-    records of several rings can be applied in the order of their times.
+    records of several rings can be applied in the order of their times. `in_turns` does so if there are many turns.
     """
 
     def __init__(
@@ -81,34 +51,44 @@ class RingFold:
         self.records = 0  # that were read
         self.applied = 0  # of these
         self.gaps = 0  # how often the ring was overwritten before it was read
-        self.observed = False  # were the last records observed
         self._offset = offset
         self._sink = sink
         self._source = source
         self._newest = 0  # the agent's clock when it was last read; no record is younger
         self._last_time = ring.field("started")  # of the last record that was read
+        self._reset = missed_highs.ResetPosition(sink.ledger)
         self._listener = listener
         self._meshes = RingMeshes(ring, listener)
         self._programs = RingPrograms(ring, self._meshes)
         self._slots = KnownSlots(ring.table_slots)
-        self._corrector = Corrections(source, self._meshes, self._programs, self._slots, self._added, self._described)
-        self._used = False  # was anything opened, allocated, or freed by the program since the last closing
-        self._ending: set[int] = set()  # meshes that are being closed
+        self._events = RecordEvents(ring, self._meshes, self._programs, self._slots, listener)
+        self._corrector = Corrections(source, self._meshes, self._programs, self._slots, self._events)
+        self._loops = RecordLoops(ring, offset, sink, source, self._meshes, self._programs, self._slots, self._events)
         self._batch: list[tuple[int, ...]] = []
         self._next = 0  # index in the batch of the next record to apply
+        self._batch_times: list[int] = []  # made when they are needed
         self._corrections: Iterator[tuple[float, Event] | None] | None = None  # instead of records that were lost
         self._corrected_at = 0  # the agent's time of these
         self._in_gap = False
         self._skip = False  # do not read the records after the corrections
         self._cut_short = False  # do not correct what is live
         self._counted = dict.fromkeys(REASONS, 0)  # the agent's counters as far as they were reported
-        self._phases = 0  # that began so far, seen or not
         self._greeted = False
 
     @property
     def completeness(self) -> float | None:
         """The worst of all audits so far, None if there was none."""
         return self._meshes.completeness
+
+    @property
+    def observed(self) -> bool:
+        """Were the last records observed?"""
+        return self._loops.observed
+
+    @property
+    def correcting(self) -> bool:
+        """Are corrections loaded, and no records?"""
+        return self._corrections is not None
 
     @property
     def loaded(self) -> bool:
@@ -120,7 +100,12 @@ class RingFold:
         """The agent's time of what is to be applied next; 0 if nothing is loaded."""
         if self._corrections is not None:
             return self._corrected_at
-        return min(self._batch[self._next][1], self._newest) if self._next < len(self._batch) else 0
+        return self._times()[self._next] if self._next < len(self._batch) else 0
+
+    def look(self) -> int:
+        """The newest record. Called in each turn, so that a reset of the peaks is between two known records."""
+        self._reset.look(self.ring.head)
+        return self._reset.head
 
     def load(self, limit: int, *, late: bool = False) -> None:
         """Read at most ``limit`` records, if everything that was read before was applied.
@@ -140,7 +125,7 @@ class RingFold:
             return
         before = self.ring.cursor
         lost, self._batch = self.ring.read(limit)
-        self._next = 0
+        self._next, self._batch_times = 0, []
         if lost:
             self.ring.cursor, self._batch = before, []
             self.gaps += 1
@@ -171,18 +156,47 @@ class RingFold:
             self._apply_audits()
             return
         first, batch = self._next, self._batch
-        if until < self._newest and batch and batch[-1][1] > until:
-            # At least the next one, also if later times are out of order.
-            batch = batch[first : max(first + 1, bisect_right(batch, until, first, key=_TIME_OF))]
+        if until < self._newest:
+            batch = batch[first : bisect_right(self._times(), until, first)]
         elif first:
             batch = batch[first:]
         self._next = first + len(batch)  # an invalid record is not applied twice
         with self._sink.direct_records():
-            applied = self._apply(batch, deadline)
-        self._next = first + applied
-        self.applied += applied
-        if self._next == len(self._batch):
-            self._apply_audits()
+            self._advance(first, self._loops.apply(batch, self._newest, deadline))
+
+    def times(self, until: int) -> list[int]:
+        """The agent's times of the records that are loaded, up to a time."""
+        times = self._times()
+        return times[self._next : bisect_right(times, until, self._next)]
+
+    @property
+    def last_time(self) -> int:
+        """The agent's time of the last record that is loaded."""
+        return self._times()[-1]
+
+    def _times(self) -> list[int]:
+        """Those of all records of the batch. One that is earlier than the one before it has the same time as that."""
+        if not self._batch_times:
+            newest = self._newest
+            times = list(accumulate([record[1] for record in self._batch], max))
+            self._batch_times = [min(time, newest) for time in times] if times and times[-1] > newest else times
+        return self._batch_times
+
+    def in_turns(self, deadline: float) -> Generator[bool, int, None]:
+        """Apply as many of the loaded records as are sent to it; yields False if one of them took until the deadline.
+
+        The caller uses ``with sink.direct_records()``.
+        """
+        one_by_one = self._loops.one_by_one(self._newest, deadline)
+        next(one_by_one)
+        count = yield True
+        while True:
+            first = self._next
+            batch = self._batch[first : first + count]
+            self._next = first + len(batch)
+            applied = one_by_one.send(batch) if count < FEW else self._loops.apply(batch, self._newest, deadline)
+            self._advance(first, applied)
+            count = yield applied == count
 
     def catch_up(self, *, skip: bool = False) -> None:
         """Load what is live now instead of the records that were not read. ``skip``: do not read those after it."""
@@ -199,7 +213,14 @@ class RingFold:
         """The ring is not read any more."""
         if self._in_gap:
             self._in_gap = False
-            self._emit(CaughtUp(self._time(self._last_time), (), (), 0, True))
+            self._emit(CaughtUp(self._time(self._last_time), (), (), 0, first=True, abandoned=True))
+
+    def _advance(self, first: int, applied: int) -> None:
+        """So many records of the batch were applied, from this one on."""
+        self._next = first + applied
+        self.applied += applied
+        if self._next == len(self._batch):
+            self._apply_audits()
 
     def _begin_gap(self) -> None:
         if not self._in_gap:
@@ -209,81 +230,6 @@ class RingFold:
     def _emit(self, event: Event) -> None:
         """Apply an event of now."""
         self._sink.apply_record(self._now(), self._source, event)
-
-    def _apply(self, batch: list[tuple[int, ...]], deadline: float) -> int:
-        """The one place where records are unpacked. This is the hot path: nearly all records are buffers.
-
-        Buffers go to the ledger directly; an event is made of one only if it is observed. Returns how many records were
-        applied. Others may take long (a mesh of many chips), so the clock is read after each of them.
-        """
-        sink, source = self._sink, self._source
-        allocated, freed, observe = sink.ledger.allocated, sink.ledger.freed, sink.observe_record
-        observed = self.observed = sink.observed(ring=True)
-        apply = sink.apply_record if observed else sink.ledger.apply
-        offset, newest, meshes, kinds = self._offset, self._newest, self._meshes, KINDS
-        views, slots, parts = meshes.views, self._slots, self._slots.programs
-        launched = self._programs.launched
-        sequences, names, most = slots.sequences, slots.names, len(slots.sequences)
-        for record in batch:
-            (sequence, nanoseconds, happened, code, layout, flags, _, address, size, per_bank, slot, mesh, core_count,
-             cores, program, name) = record  # fmt: skip
-            if nanoseconds > newest:
-                nanoseconds = newest
-            time = nanoseconds * 1e-9 + offset
-            if happened == _ALLOCATED:
-                if slot < most:
-                    sequences[slot] = sequence
-                    names[slot] = name
-                else:
-                    slots.put(slot, sequence, name)
-                    most = len(sequences)
-                view = views[mesh] if mesh in views else meshes.view(mesh)
-                sizes, kind = view.sizes, kinds[code]
-                self._used = True
-                known = view.extras.get((code, layout, flags, per_bank, core_count, name))
-                extra = known or meshes.extra(view, Record._make(record))
-                if program:
-                    ident = 0
-                    parts[slot] = program
-                    if sizes is not None and code in _IN_L1 and not flags & SHARED:
-                        sizes.placed(program, address + per_bank)
-                else:
-                    ident = slot + 1 & _IDENT_MASK
-                    if sizes is not None:
-                        if flags & PER_CORE:
-                            meshes.took_per_core(view)
-                        else:
-                            sizes.took(code, address, per_bank, name)
-                found = allocated(time, source, view.device, kind, address, size, program, 0, extra, ident)
-                if observed:
-                    event = Allocated(view.device, kind, address, size, program, 0, extra, ident)
-                    observe(time, source, event, found)
-            elif happened == _FREED:
-                view = views[mesh] if mesh in views else meshes.view(mesh)
-                sizes, kind = view.sizes, kinds[code]
-                if program:
-                    ident, allocator, mask = 0, 0, self.ring.mask(cores)
-                else:
-                    ident, allocator, mask = slot + 1 & _IDENT_MASK, view.allocator, 0
-                    if flags or not self._used:
-                        self._freed(code, flags, size)
-                    if sizes is not None and not flags & PER_CORE:
-                        sizes.gave_back(code, address)
-                found = freed(time, source, view.device, kind, address, size, program, allocator, mask, ident)
-                if observed:
-                    observe(
-                        time, source, Freed(view.device, kind, address, size, program, allocator, mask, ident), found
-                    )
-            elif happened == _RUN:
-                launch = launched(per_bank)
-                if launch is not None:
-                    apply(time, source, launch)
-            else:
-                for rare in self._rare(Record._make(record)):
-                    sink.apply_record(time, source, rare)
-                if monotonic() > deadline:
-                    return min(max(1, sequence - batch[0][0] + 1), len(batch))
-        return len(batch)
 
     @property
     def position(self) -> int | None:
@@ -298,7 +244,7 @@ class RingFold:
 
     def end(self) -> None:
         """The last record was read: what is still open was never closed."""
-        self._close_if_used()
+        self._events.close_if_used()
 
     # -- pieces --------------------------------------------------------------------------------------------------
 
@@ -312,11 +258,6 @@ class RingFold:
     def _time(self, nanoseconds: int) -> float:
         """Wall time of an agent's time, which is not later than the reading of it."""
         return min(nanoseconds, self._newest) * 1e-9 + self._offset
-
-    def _close_if_used(self) -> None:
-        if self._used:
-            self._used = False
-            self._listener.closing()
 
     def _uncertain(self) -> Iterator[Event]:
         """What the agent counted since the last look that makes its numbers uncertain."""
@@ -338,97 +279,20 @@ class RingFold:
         if records:
             self._listener.lost_records()
 
-    def _failed(self, record: Record) -> Event:
-        cause = self.ring.cause(record.cores)
-        view = None if record.mesh == _NO_MESH else self._meshes.view(record.mesh)
-        numbers = () if view is None else view.numbers
-        text = self.ring.name(record.name) or ""
-        if view is not None and view.sizes is not None:
-            view.sizes.refused(text)
-        return Failed(numbers[0] if numbers else None, text, cause.tag, cause.stack)
-
-    def _freed(self, kind: int, flags: int, size: int) -> None:
-        """A buffer was freed by the program, or because its device is being closed."""
-        if flags & WHOLESALE:
-            # The others belong to the program cache: ttmem.analyze.hold_reasons.cause_of has the same rule.
-            if kind != _L1_SMALL and not flags & (BINARY | KEPT):
-                self._listener.freed_by_close(kind, size)
-        elif not self._ending:
-            self._used = True
-
-    def _rare(self, record: Record) -> Iterator[Event]:
-        """The events of a record that is no buffer, part or launch."""
-        event, mesh, program = record.event, record.mesh, record.program
-        if event == RingEvent.PHASE_BEGAN:  # phases belong to no mesh
-            self._phases += 1
-            yield PhaseBegan(record.address, self.ring.name(record.name) or "", record.size)
-            return
-        if event == RingEvent.PHASE_ENDED:
-            yield PhaseEnded(record.address)
-            return
-        if event == RingEvent.FAILED:
-            yield self._failed(record)
-            return
-        view = self._meshes.view(mesh)
-        sizes = view.sizes
-        if event == RingEvent.NAMED:
-            if sizes is not None and record.flags & PER_CORE and not program:
-                self._meshes.took_per_core(view)
-            if record.slot < len(self._slots.names):
-                self._slots.names[record.slot] = record.name
-            yield self._described(record)
-        elif event == RingEvent.OPENED:
-            self._programs.forget_launches()
-            for opened in self._meshes.opened(mesh, record.size):
-                self._used = True
-                yield opened
-        elif event == RingEvent.CLOSING:
-            self._ending.add(mesh)
-            self._close_if_used()
-        elif event == RingEvent.CLOSED:
-            self._ending.discard(mesh)
-            self._programs.forget_launches()
-            yield from self._meshes.closed(mesh)
-        elif event == RingEvent.PROGRAM:
-            if sizes is not None:
-                sizes.compiled(program, record.size, record.name)
-            self._slots.put(record.slot, record.sequence, record.name)
-            yield self._programs.keep(record)
-        elif event == RingEvent.DESTROYED:
-            if sizes is not None:
-                sizes.destroyed(program)
-            self._programs.drop(record.slot)
-            yield ProgramDestroyed(view.device, program)
-        elif event == RingEvent.CACHE_CLEARED:
-            yield Mark("program cache cleared")
-        else:
-            raise RingError(f"record {record.sequence} has event {event}, which does not exist")
-
-    def _described(self, record: Record) -> Described:
-        """More is known of a live buffer."""
-        view = self._meshes.view(record.mesh)
-        ident = 0 if record.program else record.slot + 1 & _IDENT_MASK
-        return Described(view.device, KINDS[record.kind], record.address, self._meshes.extra(view, record), ident)
-
-    def _added(self, record: Record) -> Event:
-        """A row of the live table is new."""
-        if record.kind == PROGRAM_FRAME:
-            return self._programs.keep(record)
-        view = self._meshes.view(record.mesh)
-        ident = 0 if record.program else record.slot + 1 & _IDENT_MASK
-        if record.program:
-            self._slots.programs[record.slot] = record.program
-        extra = self._meshes.extra(view, record)
-        return Allocated(view.device, KINDS[record.kind], record.address, record.size, record.program, 0, extra, ident)
-
     def _apply_audits(self) -> None:
         for time, audit in self._meshes.audits():
             self._sink.apply_record(self._time(time), self._source, audit)
 
     # -- catching up ---------------------------------------------------------------------------------------------
 
-    def _copy_table(self) -> TableCopy:
-        return copy_table(self.ring)
+    def _copy_table(self) -> tuple[TableCopy, int]:
+        """What is live, and how many phases had begun at the record of the copy."""
+        for _ in range(_COPY_ATTEMPTS):
+            began = self.ring.field("phases_began")
+            table = copy_table(self.ring)
+            if self.ring.field("phases_began") == began:
+                break  # else the record of a new phase may be before the copy or after it
+        return table, began
 
     def _copy_meters(self, after: int) -> Measured:
         """The meters, with the windows of the records after ``after``."""
@@ -436,24 +300,31 @@ class RingFold:
 
     def _prepare_catch_up(self, *, first: bool) -> None:
         """Copy the live table and the meters at once; to apply them may take long."""
+        self.look()
         start, since = self.ring.cursor, self._time(self._last_time)
-        began = self.ring.field("phases_began")
-        table = self._copy_table()
+        table, began = self._copy_table()
         found = self._copy_meters(start)
         self._newest = self._read_clock()
         self._last_time = self._corrected_at = min(self._newest, int((self._now() - self._offset) * 1e9))
         unseen = self._unseen_phases(began)
-        end = caught_up(found, start, table.sequence, since, self._time, unseen, first)
-        self._corrections = self._correct(table, table.sequence - start, end)
+        lost = missed_highs.LostRecords(start, table.sequence)
+        end = missed_highs.caught_up(found, lost, self._reset, since, self._time, unseen, first)
+        self._corrections = self._correct(table, table.sequence - start, end, self._sink.ledger.peaks_since)
 
-    def _correct(self, table: TableCopy, missed: int, end: CaughtUp) -> Iterator[tuple[float, Event] | None]:
-        """The events that bring the account from the last record that was read to what is live now."""
+    def _correct(
+        self, table: TableCopy, missed: int, end: CaughtUp, reset: float | None
+    ) -> Iterator[tuple[float, Event] | None]:
+        """The events that bring the account from the last record that was read to what was live at the copy.
+
+        ``reset`` is when the peaks were reset last, as of then.
+        """
         self._lose(missed)
         now = self._now()
         yield now, Lost(min(missed, MAX_COUNT))
-        self._ending.clear()
+        self._events.forget_closing()
         for event in self._corrector.of_meshes():
             yield now, event
+            yield None  # on a mesh of many chips, each of them takes long
         for correction in self._corrector.of_table(table, bool(self.ring.field("table_full"))):
             if self._cut_short:
                 break  # what is gone is removed before anything is added: no total is too high
@@ -461,10 +332,10 @@ class RingFold:
                 yield None
             else:
                 time, event = correction
-                self._used = self._used or time is not None
+                self._events.used = self._events.used or time is not None
                 yield now if time is None else self._time(time), event
-        self._used = self._used or self._meshes.any_open
-        yield now, end
+        self._events.used = self._events.used or self._meshes.any_open
+        yield now, end if self._sink.ledger.peaks_since == reset else missed_highs.before_reset(end)
         self._in_gap = self._skip
         if self._skip:
             yield now, GapBegan()
@@ -472,6 +343,4 @@ class RingFold:
             yield self._now(), event
 
     def _unseen_phases(self, began: int) -> int:
-        """How many phases began among the lost records. Those that are still open are none of them."""
-        unseen, self._phases = max(0, began - self._phases), max(began, self._phases)
-        return min(unseen, MAX_COUNT)
+        return self._events.skip(began)

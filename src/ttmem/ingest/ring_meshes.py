@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from ttmem.account.size_extremes import Sizes
 from ttmem.ingest.ring_listener import RingListener
@@ -83,6 +83,10 @@ class RingMeshes:
     def extra(self, view: MeshView, record: Record) -> Extra:
         """What is known of an allocation beside where it is. Buffers with the same properties share one object."""
         flags = record.flags
+        key = record.kind, record.layout, flags, record.per_bank, record.core_count, record.name
+        known = view.extras.get(key)
+        if known is not None:
+            return known
         tag, shape, stack = self._ring.cause(record.name)
         if record.kind >= _FIRST_PART:
             if tag is not None and "\t" in tag:  # a kernel: name, class, bytes of each binary
@@ -104,7 +108,6 @@ class RingMeshes:
         )
         if len(view.extras) >= _MOST_EXTRAS:
             view.extras.clear()
-        key = record.kind, record.layout, flags, record.per_bank, record.core_count, record.name
         view.extras[key] = extra
         return extra
 
@@ -161,6 +164,15 @@ class RingMeshes:
         for number, identity in now.items():
             if before.get(number) != identity:
                 yield from self.opened(number)
+
+    def opened_and_closed(self, known: Container[int]) -> Iterator[Event]:
+        """Open and close the chips that the process had open only among lost records: all that are not known."""
+        ring = self._ring
+        for index in range(min(ring.field("chips_used"), ring.chip_count)):
+            chip = ring.chip(index)
+            if chip.number not in known:
+                yield DeviceOpened(chip.number, chip_info(chip, None))
+                yield DeviceClosed(chip.number)
 
     def _closed_unseen(self, number: int, *, is_submesh: bool) -> Iterator[Event]:
         view = self.views.get(number)

@@ -32,7 +32,7 @@ class RingPrograms:
         self.frames: dict[int, Frame] = {}
         self._workloads: dict[int, dict[int, Frame]] = {}  # number -> the frames of its programs, by slot
         self._runs: dict[int, ProgramRun | WorkloadRun] = {}  # of each workload, until one of its programs changes
-        self._ran = 0  # the workload that was launched last
+        self.ran = 0  # the workload that was launched last
 
     def keep(self, record: Record) -> ProgramCompiled:
         """A program was compiled, or something about it has changed."""
@@ -42,14 +42,14 @@ class RingPrograms:
             self.frames[record.slot] = frame
             self._workloads.setdefault(frame.workload, {})[record.slot] = frame
             self._runs.pop(frame.workload, None)
-        self._ran = 0
+        self.ran = 0
         view: MeshView = self._meshes.view(record.mesh)
         cause = self._ring.cause(record.name)
         return ProgramCompiled(view.device, record.program, record.size, record.address, cause.tag, cause.stack)
 
     def drop(self, slot: int) -> None:
         """The program whose frame was in that slot was destroyed."""
-        self._ran = 0
+        self.ran = 0
         frame = self.frames.pop(slot, None)
         if frame is not None:
             self._runs.pop(frame.workload, None)
@@ -61,18 +61,22 @@ class RingPrograms:
     def forget_launches(self) -> None:
         """Which devices programs run on, and which workload ran last, is not known any more."""
         self._runs.clear()
-        self._ran = 0
+        self.ran = 0
 
     def launched(self, workload: int) -> ProgramRun | WorkloadRun | None:
         """All programs of a workload were launched, each on its own mesh and cores; None if that changes nothing."""
         if self._meshes.sizes:
             self._note_sizes(workload)
-        if workload == self._ran:
+        if workload == self.ran:
             return None
         event = self._runs.get(workload) or self._run_of(workload)
         if event is not None:
-            self._ran = workload
+            self.ran = workload
         return event
+
+    def known_run(self, workload: int) -> ProgramRun | WorkloadRun | None:
+        """The event of a workload that was launched before; None if any of its programs has changed since."""
+        return self._runs.get(workload)
 
     def _note_sizes(self, workload: int) -> None:
         for frame in self._workloads.get(workload, {}).values():
@@ -105,4 +109,4 @@ class RingPrograms:
             event = self.launched(workload)
             if event is not None:
                 yield launched[workload], event
-        self._ran = 0  # a program that ran later may have been destroyed: the table does not have it
+        self.ran = 0  # a program that ran later may have been destroyed: the table does not have it

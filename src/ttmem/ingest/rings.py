@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from ttmem.account.entities import Source
 from ttmem.ingest.ring_fold import COUNTERS, RingFold
 from ttmem.ingest.ring_listener import NoListener, RingListener
+from ttmem.ingest.ring_merge import in_order
 from ttmem.ingest.shed_rings import ReadingCost, ShedState
 from ttmem.ingest.sink import Sink
 from ttmem.model.events import DeviceClosed, Rejected
@@ -30,7 +31,8 @@ from ttmem.wire.agent_ring import Ring, RingError, chip_id
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
 
-_SLICE_RECORDS = 1024  # of all rings that are read together
+_SLICE_RECORDS = 1024  # of a ring
+_GROUP_RECORDS = 4096  # of all rings that are read together
 _LEAST_SLICE_RECORDS = 64  # of each of them
 _ALL_TIMES = 1 << 64
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
@@ -41,7 +43,7 @@ class FollowedRing:
     """One agent's ring, the source of its events, and how much time was spent on it."""
 
     __slots__ = (
-        "_applied", "_chips", "_chips_used", "_due", "_goal", "_late", "end", "fold", "inode", "shedding", "source",
+        "_applied", "_chips", "_chips_used", "_due", "_goal", "end", "fold", "inode", "late", "shedding", "source",
         "spent",
     )  # fmt: skip
 
@@ -50,12 +52,12 @@ class FollowedRing:
         self.source = source
         self.inode = inode  # of its memory
         self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
+        self.late = False  # it was not read to its end in time
         self.spent = 0.0  # seconds in this tick
         self.shedding = ShedState(fold.ring)
         self._applied = 0  # records, before this tick
         self._goal = 0  # the last record to read in this turn
         self._due: float | None = None  # when its end must be reached; known one tick after the end
-        self._late = False  # it was not
         self._chips: frozenset[str] = frozenset()
         self._chips_used = 0
 
@@ -84,17 +86,17 @@ class FollowedRing:
         """Called in each tick once its end is known. Its records, and then its live table, have so much time."""
         if self._due is None:
             self._due = now + _LAST_SECONDS
-        self._late = now >= self._due
+        self.late = now >= self._due
         if now >= self._due + _LAST_SECONDS:
             self.fold.cut_short()
 
     def load(self, limit: int) -> None:
         """Read at most so many records, or what is left at the end if that is late."""
-        self.fold.load(limit, late=self._late)
+        self.fold.load(limit, late=self.late)
 
     def begin_turn(self) -> None:
         """Read up to the newest record of now: a process that goes on writing would keep the reader busy for ever."""
-        self._goal = self.fold.ring.head
+        self._goal = self.fold.look()
         self.note()
 
     def note(self) -> None:
@@ -106,10 +108,13 @@ class FollowedRing:
         before, self._applied = self._applied, self.fold.applied
         return self._applied > before
 
+    def has_more(self) -> bool:
+        """Are there records to read in this turn that are not loaded yet?"""
+        return self.fold.ring.cursor < self._goal and not self.shedding.shed
+
     def pending(self) -> bool:
-        """Is there anything left to read in this turn?"""
-        fold = self.fold
-        return fold.loaded or (fold.ring.cursor < self._goal and not self.shedding.shed)
+        """Is there anything left to read or to apply in this turn?"""
+        return self.fold.loaded or self.has_more()
 
 
 class Rings:
@@ -172,12 +177,12 @@ class Rings:
         now = self._clock()
         busy = sum(follower.had_records() for follower in self._followers.values())
         for peer, follower in list(self._followers.items()):
+            spent, follower.spent = follower.spent, 0.0
             if follower.end is None:
-                work = partial(self._shed_or_renew, follower, now, busy)
+                work = partial(self._shed_or_renew, follower, now, spent, busy)
             else:
                 work = partial(follower.look_at_end, now)
             self._guarded(peer, follower, work)
-            follower.spent = 0.0
 
     def follow(self, deadline: float) -> bool:
         """Read all rings up to their newest records of now; True if the deadline came first."""
@@ -198,14 +203,24 @@ class Rings:
         return bool(pending)
 
     def finish(self, peer: Peer, deadline: float = inf) -> bool:
-        """The process is dead: read the rest of its ring, then close it. False if there is more to read."""
+        """The process is dead: read the rest of its ring, then close it. False if there is more to read.
+
+        Rings that share chips with it are read as well, as far as their records are older. A process that gives all
+        its records old times can delay the end by `_LAST_SECONDS`, and no longer.
+        """
+        started: set[Peer] = set()
         while True:
             follower = self._followers.get(peer)
             if follower is None:
                 return True
             self._guarded(peer, follower, follower.end_here)
+            for other, its_ring in list(self._followers.items()):
+                if other not in started:  # once only: a living process may write for ever
+                    started.add(other)
+                    self._guarded(other, its_ring, its_ring.begin_turn)
             if self._followers.get(peer) is follower:
-                self._read([(peer, follower)], deadline)
+                others = [] if follower.late else self._all_pending()
+                self._read(_sharing_chips((peer, follower), others), deadline)
             if peer in self._followers and self._clock() > deadline:
                 return False
 
@@ -279,52 +294,45 @@ class Rings:
             self._give_up(peer, follower, error)
             return False
 
-    def _shed_or_renew(self, follower: FollowedRing, now: float, busy: int) -> None:
-        """Decide whether a ring is read or shed, and renew the account of a shed ring when it is time to."""
+    def _shed_or_renew(self, follower: FollowedRing, now: float, spent: float, busy: int) -> None:
+        """Decide whether a ring is read or shed, and renew the account of a shed ring when it is time to.
+
+        ``spent`` is the time that the ring took in the last tick.
+        """
         shedding, fold = follower.shedding, follower.fold
         if not shedding.shed:
-            shedding.look(fold.unread, fold.gaps, follower.spent > 0, now)
+            shedding.look(fold.unread, fold.gaps, spent > 0, now)
             if not shedding.shed:
                 return
         else:
-            shedding.cost(follower.spent)
+            shedding.cost(spent)
         if not fold.loaded and shedding.due(now):
             shedding.renew(fold.ring.head, now, self._cost.seconds_per_record, busy)
+            began = self._clock()
             fold.catch_up(skip=shedding.shed)
+            follower.spent += self._clock() - began
 
     def _next_group(self, pending: list[tuple[Peer, FollowedRing]]) -> list[tuple[Peer, FollowedRing]]:
         """The ring on which the least time was spent, and those that share chips with it, directly or not."""
-        first = min(pending, key=lambda item: item[1].spent)
-        if len(pending) == 1:
-            return [first]
-        chips = {peer: follower.chips() for peer, follower in pending}
-        group, reached = {first[0]: first[1]}, set(chips[first[0]])
-        grown = True
-        while grown:
-            grown = False
-            for peer, follower in pending:
-                if peer not in group and not reached.isdisjoint(chips[peer]):
-                    group[peer] = follower
-                    reached |= chips[peer]
-                    grown = True
-        return list(group.items())
+        return _sharing_chips(min(pending, key=lambda item: item[1].spent), pending)
 
     def _read(self, group: list[tuple[Peer, FollowedRing]], deadline: float) -> None:
         """Read a slice of each ring of a group. A fault in one of them does not affect the others."""
-        limit = max(_LEAST_SLICE_RECORDS, _SLICE_RECORDS // len(group))
+        limit = min(_SLICE_RECORDS, max(_LEAST_SLICE_RECORDS, _GROUP_RECORDS // len(group)))
         for peer, follower in group:
             self._guarded(peer, follower, partial(follower.load, limit))
         if len(group) == 1:
-            self._fold(*group[0], _ALL_TIMES, deadline)
+            self._fold(*group[0], deadline)
         while len(group) > 1:
             # A ring whose slice was applied and that has more may be the next in time: the others wait for it.
             loaded = [(peer, follower) for peer, follower in group if self._loaded(peer, follower)]
             if not loaded or any(self._waits_for_more(peer, follower) for peer, follower in group):
                 break
-            (_, peer, follower), *others = sorted(
-                ((follower.fold.next_time, peer, follower) for peer, follower in loaded), key=lambda item: item[0]
-            )
-            self._fold(peer, follower, others[0][0] if others else _ALL_TIMES, deadline)
+            peer, follower = min(loaded, key=lambda item: item[1].fold.next_time)
+            if follower.fold.correcting:
+                self._fold(peer, follower, deadline)
+            else:
+                self._fold_in_order(loaded, deadline)
             if self._clock() > deadline:
                 break
         for peer, follower in group:
@@ -338,15 +346,48 @@ class Rings:
         fold = follower.fold
         return self._followers.get(peer) is follower and not fold.loaded and self._pending(peer, follower)
 
-    def _fold(self, peer: Peer, follower: FollowedRing, until: int, deadline: float) -> None:
-        """Apply what a ring has loaded up to a time, and note what it cost."""
+    def _fold(self, peer: Peer, follower: FollowedRing, deadline: float) -> None:
+        """Apply what a ring has loaded, and note what it cost."""
         if self._followers.get(peer) is not follower:
             return
         fold, began, cpu, records = follower.fold, self._clock(), thread_time(), follower.fold.applied
-        self._guarded(peer, follower, lambda: fold.fold(until, deadline))
+        self._guarded(peer, follower, lambda: fold.fold(_ALL_TIMES, deadline))
         follower.spent += self._clock() - began
         if not fold.observed:  # observers give way when there is too much for them
             self._cost.note(fold.applied - records, thread_time() - cpu)
+
+    def _fold_in_order(self, loaded: list[tuple[Peer, FollowedRing]], deadline: float) -> None:
+        """Apply records of several rings in the order of their times, and note what it cost.
+
+        It stops at the time of a correction, and where a ring may have more that is not loaded.
+        """
+        rings = [(peer, one) for peer, one in loaded if not one.fold.correcting]
+        ends = [one.fold.next_time for _, one in loaded if one.fold.correcting]
+        ends += [one.fold.last_time for _, one in rings if one.has_more()]
+        until = min(ends, default=_ALL_TIMES)
+        began, cpu = self._clock(), thread_time()
+        before = [one.fold.applied for _, one in rings]
+        turns = [one.fold.in_turns(deadline) for _, one in rings]
+        for turn in turns:
+            next(turn)
+        with self._sink.direct_records():
+            for index, count in in_order([one.fold.times(until) for _, one in rings]):
+                peer, follower = rings[index]
+                if self._followers.get(peer) is not follower:
+                    continue  # its memory is invalid
+                try:
+                    if not turns[index].send(count):
+                        break  # the rest of the run is next
+                except Exception as error:
+                    self._give_up(peer, follower, error)
+                if self._clock() > deadline:
+                    break
+        applied = [one.fold.applied - records for (_, one), records in zip(rings, before)]
+        each = (self._clock() - began) / max(1, sum(applied))
+        for (_, one), records in zip(rings, applied):
+            one.spent += each * records
+        if not any(one.fold.observed for _, one in rings):
+            self._cost.note(sum(applied), thread_time() - cpu)
 
     def _ended(self, peer: Peer, follower: FollowedRing) -> None:
         """The ring was read to its end. If another program follows, the devices of this one are closed."""
@@ -371,6 +412,24 @@ class Rings:
         self._sink.apply(self._sink.now(), follower.source, Rejected(1))
         pid = follower.source.process.info.pid
         self._sink.warn(f"pid {pid}: its agent's memory is invalid and is not read any more: {error}")
+
+
+def _sharing_chips(
+    first: tuple[Peer, FollowedRing], rings: list[tuple[Peer, FollowedRing]]
+) -> list[tuple[Peer, FollowedRing]]:
+    """A ring, and those of the others that share chips with it, directly or not."""
+    group = dict([first])
+    others = [(peer, follower, follower.chips()) for peer, follower in rings if peer not in group]
+    reached = first[1].chips() if others else frozenset()
+    grown = True
+    while grown:
+        grown = False
+        for peer, follower, chips in others:
+            if peer not in group and not reached.isdisjoint(chips):
+                group[peer] = follower
+                reached |= chips
+                grown = True
+    return list(group.items())
 
 
 def _counters(fold: RingFold) -> dict[str, int]:

@@ -157,6 +157,12 @@ class ResyncBegin(NamedTuple):
     generation: int
 
 
+class ResyncStep(NamedTuple):
+    """A resync is about to end, and some of what its end removes is removed now, because all of it may take long."""
+
+    generation: int
+
+
 class ResyncEnd(NamedTuple):
     """Allocations that were not sent again since the matching begin are removed."""
 
@@ -179,6 +185,8 @@ class MissedHigh(NamedTuple):
     gauge: str
     at_least: int  # among the lost records
     at_most: int
+    reset_at_least: int  # among those of them that were written after the last reset of the peaks
+    reset_at_most: int
     ever: int  # since the process started
     reserved_ever: int
 
@@ -206,6 +214,8 @@ class CaughtUp(NamedTuple):
     phases: tuple[OpenPhaseHighs, ...]
     missed_phases: int  # that began among the lost records and are not open any more
     first: bool  # the source was already there when its records were first read
+    reset: bool = False  # the peaks were reset among the lost records
+    abandoned: bool = False  # the source is not read any more, and how high it was is not known
 
 
 class Uncertain(NamedTuple):
@@ -306,6 +316,7 @@ Event = Union[
     DeviceClosed,
     ChipFound,
     ResyncBegin,
+    ResyncStep,
     ResyncEnd,
     Lost,
     GapBegan,

@@ -156,6 +156,7 @@ class ReportPool(TypedDict):
     pool: str
     capacity: int | None
     peak: int
+    peak_at_most: int | None  # None: the peak is exact
     peak_ns: int | None
     at_peak: list[ReportShare]
     rest: int  # bytes at the peak that are not in ``at_peak``

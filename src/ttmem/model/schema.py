@@ -460,12 +460,16 @@ class ChipShare(TypedDict):
     metal_ids: list[int]
     dram: int | None
     peak_dram: int | None
+    peak_dram_at_most: int | None
     l1: int | None
     peak_l1: int | None
+    peak_l1_at_most: int | None
     host: int | None
     peak_host: int | None
+    peak_host_at_most: int | None
     system: int | None
     peak_system: int | None
+    peak_system_at_most: int | None
     kinds: KindBytes
     source: str
     shm: CountedBytes | None
@@ -1327,6 +1331,7 @@ class RunChip(TypedDict):
 
 class KindPeak(TypedDict):
     peak: int
+    peak_at_most: int | None
     end: int
 
 
@@ -1334,6 +1339,7 @@ class ReservedPeak(TypedDict):
     """Bytes of a pool that the allocators reserved."""
 
     reserved_peak: int
+    reserved_peak_exact: bool
     reserved_end: int
     buffer_capacity: int | None
 

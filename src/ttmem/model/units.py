@@ -24,6 +24,24 @@ def human(size: int | None, unknown: str = "-") -> str:
     return f"{value:.1f} {_STEPS[-1]}"
 
 
+def peak_text(text: str, at_most: int | None, *, ascii: bool = False) -> str:
+    """The text of a peak; ``at_most`` is its upper limit if it is only a lower limit, None if it is exact.
+
+    >>> peak_text("1.5 KiB", None), peak_text("1.5 KiB", 2048)
+    ('1.5 KiB', '≥ 1.5 KiB')
+    """
+    return text if at_most is None else lower_limit(text, ascii=ascii)
+
+
+def lower_limit(text: str, *, ascii: bool = False) -> str:
+    """The text of a value that may have been higher, because records were lost.
+
+    >>> lower_limit("1.5 KiB"), lower_limit("1.5 KiB", ascii=True)
+    ('≥ 1.5 KiB', '>= 1.5 KiB')
+    """
+    return f"{'>=' if ascii else '≥'} {text}"
+
+
 def short(size: int) -> str:
     """As ``human``; a decimal that is exactly zero is left out.
 

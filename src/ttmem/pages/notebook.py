@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.model.kinds import BREAKDOWN_POOLS, BreakdownPool
 from ttmem.model.printable import printable
-from ttmem.model.units import human
+from ttmem.model.units import human, peak_text
 from ttmem.recording.blocks import RecordingError
 from ttmem.recording.recording_file import Recording
 
@@ -80,6 +80,7 @@ class _Use(NamedTuple):
     pool: BreakdownPool
     line: Timeline
     peak: int
+    at_most: int | None
     peak_time: int | None
     capacity: int | None
 
@@ -113,7 +114,7 @@ def _groups(recording: Recording) -> Iterator[str]:
     table, ledger = recording.lifetimes().allocations, recording.at().ledger
     known = chip_numbers(take_snapshot(ledger, time="", host=""))
     groups = chip_groups(table, sorted(ledger.chips, key=lambda chip: (chip not in known, known.get(chip, 0), chip)))
-    if not groups:
+    if not groups and recording.finished:
         yield "<p>No chip was used in this recording.</p>"
     for group in groups[:_SHOWN_GROUPS]:
         boards = {str(ledger.chips[chip].info.board or "") for chip in group.chips} - {""}
@@ -141,15 +142,16 @@ def _uses(table: AllocationTable, group: ChipGroup, chip: Chip | None) -> Iterat
     }
     lines = {pool: pool_timeline(table, group, kinds) for pool, kinds in BREAKDOWN_POOLS.items() if pool in _WORDS}
     for peak in pool_peaks(table, group, chip, lines, max(1, table.length)):
-        yield _Use(peak.pool, lines[peak.pool], peak.value, peak.time, capacities.get(peak.pool))
+        yield _Use(peak.pool, lines[peak.pool], peak.value, peak.at_most, peak.time, capacities.get(peak.pool))
 
 
 def _row(use: _Use, length: int) -> str:
     words, colour = _WORDS[use.pool]
-    share = f"{100 * use.peak / use.capacity:.0f} %" if use.capacity else "-"
+    share = peak_text(f"{100 * use.peak / use.capacity:.0f} %", use.at_most) if use.capacity else "-"
     when = "" if use.peak_time is None else f"<br><small>at {use.peak_time / 1e9:.3f} s</small>"
     end = int(use.line.value[-1]) if len(use.line.value) else 0
-    cells = [words, human(use.peak) + when, "-" if use.capacity is None else human(use.capacity), share, human(end)]
+    peak = peak_text(human(use.peak), use.at_most)
+    cells = [words, peak + when, "-" if use.capacity is None else human(use.capacity), share, human(end)]
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}<td>{_chart(use, length, colour)}</td></tr>"
 
 

@@ -164,8 +164,10 @@ class _ReportBuilder:
         moments = self._moments(failures)
         code = recording.facts.get("exit_code")
         list_explained = list(explained.values())
-        found = verdict(groups, list_explained, len(failures), leaks, sites.list, strings.list,
-                        code if isinstance(code, int) else None)  # fmt: skip
+        found = verdict(
+            groups, list_explained, len(failures), leaks, sites.list, strings.list,
+            code if isinstance(code, int) else None, complete=recording.finished and not recording.problems,
+        )  # fmt: skip
         boards = [group["name"] for group in groups]
         document: Report = {
             "schema": SCHEMA,

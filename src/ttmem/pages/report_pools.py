@@ -31,6 +31,8 @@ POOL_WORDS = {
 _LISTED = 12
 # The account's own totals of these pools. It has none for the others, which are made of kinds that differ from a pool.
 _OF_ACCOUNT = {BreakdownPool.DRAM: Pool.DRAM, BreakdownPool.L1_BUFFERS: Pool.L1, BreakdownPool.HOST: Pool.HOST}
+# Pools of the account that have nearly the same kinds. They show whether a peak was among lost records.
+_LIKE_ACCOUNT = {BreakdownPool.PROGRAMS: Pool.PROGRAM, BreakdownPool.SYSTEM: Pool.SYSTEM}
 _BANK_KIND = {BreakdownPool.DRAM: Kind.DRAM, BreakdownPool.L1_BUFFERS: Kind.L1}
 
 
@@ -39,6 +41,7 @@ class PoolPeak(NamedTuple):
 
     pool: BreakdownPool
     value: int
+    at_most: int | None  # None: the value is exact; otherwise it is only a lower limit
     time: int | None
     rows: Array  # live then
 
@@ -55,6 +58,7 @@ def pool_peaks(
     for pool, line in timelines.items():
         value, time = line.peak
         when: int | None = max(0, time)
+        limit = None if chip is None else _limit(chip, pool, value)
         if chip is not None and pool in _OF_ACCOUNT:
             peak = chip.pools[_OF_ACCOUNT[pool]].peak
             if peak.value != value:  # of lost records, or reached between two events of one time
@@ -62,8 +66,17 @@ def pool_peaks(
                 when = None if peak.time is None else min(max(0, table.at(peak.time)), until - 1)
         if value:
             rows = np.zeros(0, np.int64) if when is None else live_rows(table, group, pool, when)
-            found.append(PoolPeak(pool, value, when, rows))
+            found.append(PoolPeak(pool, value, limit, when, rows))
     return found
+
+
+def _limit(chip: Chip, pool: BreakdownPool, value: int) -> int | None:
+    """The highest that a peak can have been; None if it is exact."""
+    if pool in _OF_ACCOUNT:
+        return chip.pools[_OF_ACCOUNT[pool]].peak.limit
+    alike = chip.pools[_LIKE_ACCOUNT[pool]].peak
+    most = sum(chip.kinds[kind].peak.at_most for kind in BREAKDOWN_POOLS[pool])
+    return most if (alike.time is None or alike.limit is not None) and most > value else None
 
 
 def live_rows(table: AllocationTable, group: ChipGroup, pool: BreakdownPool, time: int) -> Array:
@@ -99,6 +112,7 @@ def report_pools(
             "pool": peak.pool.label,
             "capacity": capacities.get(peak.pool),
             "peak": peak.value,
+            "peak_at_most": peak.at_most,
             "peak_ns": peak.time,
             "at_peak": listed,
             "rest": max(0, peak.value - sum(one["bytes"] for one in listed)),

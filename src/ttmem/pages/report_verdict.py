@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import short_line
 from ttmem.documents.pool_amounts import amounts_text
-from ttmem.model.units import human
+from ttmem.model.units import human, lower_limit
 
 if TYPE_CHECKING:
     from ttmem.model.page_schema import ReportGroup, ReportPool, ReportSite, ReportVerdict
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _POOL_WORDS = {"dram": "DRAM", "l1_buffers": "L1 buffers"}
 _LISTED = 3
+_INCOMPLETE = "The recording is incomplete."
+_NOTHING_READ = "The part that can be read contains no allocation on a device."
 
 
 def verdict(
@@ -26,7 +28,10 @@ def verdict(
     sites: Sequence[ReportSite],
     strings: Sequence[str],
     exit_code: int | None,
+    *,
+    complete: bool,
 ) -> ReportVerdict:
+    """``complete``: the recording was finished, and all of it can be read. Otherwise it may have missed a failure."""
     if explained:
         last = explained[-1]["verdict"]
         first = last["headline"][:1].upper() + last["headline"][1:] + "."
@@ -37,6 +42,8 @@ def verdict(
             "lines": [first, _sentence(last["held_by"]) or _peak_line(groups, sites, strings)],
         }
     if not any(pool["peak"] for group in groups for pool in group["pools"]):
+        if not complete:
+            return {"status": "cannot_tell", "lines": [_INCOMPLETE, _NOTHING_READ]}
         first = f"No allocation on a device was recorded{_ended(exit_code)}."
         return {"status": "cannot_tell", "lines": [first, "`ttmem doctor` finds out why nothing was reported."]}
     if leaks is not None and leaks["verdict"]["leak"]:
@@ -46,7 +53,10 @@ def verdict(
         second = "" if growing is None else f"Most grows at {_place(growing['op'], growing['line'])}."
         return {"status": "leaks", "lines": [first, second]}
     peaks = "; ".join(filter(None, (_peak(groups, pool, words) for pool, words in _POOL_WORDS.items())))
-    return {"status": "fits", "lines": [f"Fits: {peaks}{_ended(exit_code)}.", _peak_line(groups, sites, strings)]}
+    second = _peak_line(groups, sites, strings)
+    if not complete:
+        return {"status": "cannot_tell", "lines": [f"{_INCOMPLETE} The part that can be read: {peaks}.", second]}
+    return {"status": "fits", "lines": [f"Fits: {peaks}{_ended(exit_code)}.", second]}
 
 
 def _ended(exit_code: int | None) -> str:
@@ -59,9 +69,13 @@ def _peak(groups: Sequence[ReportGroup], pool: str, words: str) -> str | None:
     if found is None or not found[1]["peak"]:
         return None
     group, row = found
-    part = "" if not row["capacity"] else f" of {human(row['capacity'])} ({100 * row['peak'] / row['capacity']:.0f} %)"
+    size, share = human(row["peak"]), f"{100 * row['peak'] / (row['capacity'] or 1):.0f} %"
+    verb = "at most"
+    if row["peak_at_most"] is not None:
+        verb, size, share = "peak", lower_limit(size), lower_limit(share)
+    part = "" if not row["capacity"] else f" of {human(row['capacity'])} ({share})"
     several = len(groups) > 1 or len(group["chips"]) > 1
-    return f"{words} at most {human(row['peak'])}{part} per chip" + (f" on {group['name']}" if several else "")
+    return f"{words} {verb} {size}{part} per chip" + (f" on {group['name']}" if several else "")
 
 
 def _highest(groups: Sequence[ReportGroup], pool: str) -> tuple[ReportGroup, ReportPool] | None:

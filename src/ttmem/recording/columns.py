@@ -26,12 +26,12 @@ FAILED, PHASES = 1, 2  # flags of a block of records or events: it has some of t
 CHECKPOINT = 4  # flag of a block of events: they repeat what earlier segments have
 
 
-def packed(raw: bytes, *, sequences: bool = False) -> tuple[bytes, int]:
+def packed(raw: bytes | bytearray, *, sequences: bool = False) -> tuple[bytes, int]:
     """Records as columns, and the flags of their block. ``sequences``: of a table, whose sequences do not follow."""
     count = len(raw) // RECORD_SIZE
     constant = 0
     constants = bytearray()
-    columns: list[bytes] = []
+    columns: list[bytes | bytearray] = []
     for number in range(0 if sequences else _SEQUENCE_BYTES, RECORD_SIZE):
         column = raw[number::RECORD_SIZE]
         if column == column[:1] * count:  # a comparison stops at the first difference; `count` looks at every byte

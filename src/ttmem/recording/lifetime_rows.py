@@ -71,6 +71,11 @@ class LifetimeRows:
         self.count += count
         return np.arange(self.count - count, self.count)
 
+    def describe(self, rows: Array, names: Array, flags: Array) -> None:
+        """More is known of these allocations: the operation that made them, or that a cached program keeps them."""
+        self.name[rows] = names
+        self.column("flags")[rows] = flags
+
     def close(self, rows: Array, time: Any, how: Any) -> None:
         self.end[rows] = time
         self.column("ended_by")[rows] = how

@@ -21,7 +21,17 @@ from ttmem.recording.blocks import Block, BlockType, RecordingError
 from ttmem.recording.columns import unpacked
 from ttmem.recording.event_entries import SourceName, source_name
 from ttmem.recording.ring_copier import HEADER_BYTES
-from ttmem.wire.agent_ring import CHIP_SIZE, HEADER_SIZE, MESH_SIZE, RECORD, RECORD_SIZE, Record, Ring, RingError
+from ttmem.wire.agent_ring import (
+    CHIP_SIZE,
+    HEADER_SIZE,
+    MESH_SIZE,
+    NO_CAUSE,
+    RECORD,
+    RECORD_SIZE,
+    Record,
+    Ring,
+    RingError,
+)
 from ttmem.wire.ring_meters import Measured
 from ttmem.wire.table_copy import TableCopy
 
@@ -192,8 +202,8 @@ class RecordedRing(Ring):
         self._blobs: dict[int, bytes] = {}
         self._blob_bytes = 0
         self._masks = {0: 0}
-        self._names = {0: None}
-        self._causes = {}
+        self._names = {}
+        self._causes = {0: NO_CAUSE}
         self.table_slots = layout["table_slots"]
         self.mesh_count, self.chip_count = min(layout["meshes"], 256), min(layout["chips"], 256)
         self._mesh_rows = bytearray(self.mesh_count * MESH_SIZE)
@@ -369,8 +379,9 @@ class RecordedFold(RingFold):
     def _read_clock(self) -> int:
         return _NEVER
 
-    def _copy_table(self) -> TableCopy:
-        return self.ring.next_table()
+    def _copy_table(self) -> tuple[TableCopy, int]:
+        began = self.ring.field("phases_began")
+        return self.ring.next_table(), began
 
     def _copy_meters(self, after: int) -> Measured:
         """A recording has no meters: what was highest among lost records is not known."""

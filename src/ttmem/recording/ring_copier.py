@@ -152,7 +152,7 @@ class RingCopier:
         self._first = first + 1
         self._take(file, records)
 
-    def _write_rows(self, file: BlockWriter, before: int, raw: bytes, after: int) -> None:
+    def _write_rows(self, file: BlockWriter, before: int, raw: bytearray, after: int) -> None:
         self._live, self._since_table = len(raw) // RECORD_SIZE, 0
         self.table_last = after
         self._write(file, BlockType.TABLE, packed(raw, sequences=True)[0], number=before, last=after)

@@ -134,7 +134,7 @@ class RingLifetimes:
         owner = np.where(inside, rows[np.maximum(latest, 0)], self._open[slot])  # what each record is about
 
         named = (event == _NAMED) & (owner >= 0)
-        self._rows.name[owner[named]] = names[named]
+        self._rows.describe(owner[named], names[named], flags[named])
         # An allocation in a slot that another buffer still has: the free was missed. A part ended with its program.
         before = np.where(starts, self._open[slot], np.roll(owner, 1))
         replaced = new & (before >= 0)
@@ -186,6 +186,7 @@ class RingLifetimes:
         gone = self._open[(self._open >= 0) & ~known]
         gone = gone[self._rows.end[gone] == NEVER]
         self._rows.close(gone, now, End.LOST)
+        self._rows.describe(self._open[known], records["name"][known], records["flags"][known])
         self._open[~known] = -1
         new = np.flatnonzero(live & ~known)
         if len(new):

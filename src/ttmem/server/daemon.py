@@ -248,6 +248,7 @@ class Server:
                 guard.run("recording", self._remember)
             guard.run("dead processes", lambda: self.ledger.thin_dead_allocations(_THIN_PER_TICK))
             if int(now()) != second:
+                await asyncio.sleep(0)  # with many chips a sample takes long
                 second = int(now())
                 guard.run("history", lambda: self.history.sample(now(), self.ledger, self.current.chips()))
                 guard.run("telemetry", self._record_telemetry)
@@ -256,9 +257,12 @@ class Server:
 
     async def _follow_rings(self) -> None:
         """Read rings for a share of each tick only. A process that writes endlessly must not block other tasks."""
-        deadline = monotonic() + _RINGS_SECONDS
+        began = monotonic()
+        deadline = began + _RINGS_SECONDS
         try:
             self.rings.tick()
+            if monotonic() > began + TURN_SECONDS:  # copying a large live table takes that long
+                await asyncio.sleep(0)
             while self.rings.follow(monotonic() + TURN_SECONDS):
                 if monotonic() > deadline:
                     behind = self.rings.behind()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Container, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttmem.account.entities import Chip
@@ -38,8 +39,14 @@ class _Column:
 
     def __init__(self, length: int, code: str) -> None:
         self.used = 0  # the last bucket with a value
-        self.last: array[Any] = array(code, [_EMPTY]) * length
-        self.highest: array[Any] = array(code, [_EMPTY]) * length
+        self.last = _empty(length, code)[:]
+        self.highest = _empty(length, code)[:]
+
+
+@cache
+def _empty(length: int, code: str) -> array[Any]:
+    """Copied for each ring, because that takes a fraction of the time of making it."""
+    return array(code, [_EMPTY]) * length
 
 
 class Tier:
@@ -64,13 +71,20 @@ class Tier:
         slot = bucket % self.length
         fresh = self.buckets[slot] != bucket
         self.buckets[slot] = bucket
+        unused = claimed = None  # series that others may replace; found once, because there may be very many
         for key, (last, highest) in values.items():
             column = self.columns.get(key)
             if column is None:
-                if len(self.columns) >= MOST_SERIES and not self._make_room(key, bucket, machine):
-                    self.left_out += 1
-                    continue
+                if len(self.columns) >= MOST_SERIES:
+                    if unused is None or claimed is None:
+                        unused = self._unused(bucket, values)
+                        claimed = [one for one in reversed(self.columns) if one[0] not in machine]
+                    if not (self._drop(unused) or (key[0] in machine and self._drop(claimed))):
+                        self.left_out += 1
+                        continue
                 column = self.columns[key] = _Column(self.length, "d" if key[1] in TELEMETRY else "q")
+                if claimed is not None and key[0] not in machine:
+                    claimed.insert(0, key)
             column.used = bucket
             column.last[slot] = min(last, _MAX_VALUE)
             if fresh or highest > column.highest[slot]:
@@ -80,16 +94,18 @@ class Tier:
                 if key not in values:
                     column.last[slot] = column.highest[slot] = _EMPTY
 
-    def _make_room(self, key: tuple[str, str], bucket: int, machine: frozenset[str]) -> bool:
-        """Drop a series that is no longer used or, for a real chip, a series of a chip that is not real."""
-        oldest = min(self.columns, key=lambda one: self.columns[one].used)
-        if self.columns[oldest].used >= bucket - _UNUSED_BUCKETS:
-            claimed = next((one for one in self.columns if one[0] not in machine), None) if key[0] in machine else None
-            if claimed is None:
-                return False
-            oldest = claimed
-        del self.columns[oldest]
-        return True
+    def _drop(self, candidates: list[tuple[str, str]]) -> bool:
+        """Drop the last of these series that is still there."""
+        while candidates:
+            if self.columns.pop(candidates.pop(), None) is not None:
+                return True
+        return False
+
+    def _unused(self, bucket: int, values: Container[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The series that others may replace, the last to be used first: none of those that have a value now."""
+        oldest = bucket - _UNUSED_BUCKETS
+        unused = [key for key, column in self.columns.items() if column.used < oldest and key not in values]
+        return sorted(unused, key=lambda key: self.columns[key].used, reverse=True)
 
     def read(self, key: tuple[str, str], since: float, until: float) -> list[tuple[int, float, float]]:
         """(time, last, highest) of each bucket that has a value, oldest first."""

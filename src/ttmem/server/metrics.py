@@ -34,7 +34,9 @@ class _Kind(NamedTuple):
     used: int
     allocations: int
     peak: int
+    peak_limit: int | None  # None: the peak is exact
     recent: int
+    recent_limit: int | None
     reserved: int | None
 
 
@@ -44,7 +46,7 @@ class _Chip(NamedTuple):
     info: ChipInfo
     assumed: bool
     kinds: list[_Kind]
-    pools: list[tuple[int, int]]  # bytes and their peak
+    pools: list[tuple[int, int, int | None]]  # bytes, their peak, and its limit if it is not exact
     processes: int
 
 
@@ -70,13 +72,25 @@ def _chip(chip: Chip) -> _Chip:
             total.used,
             total.count,
             total.peak.value,
+            total.peak.limit,
             total.recent.value,
+            total.recent.limit,
             total.reserved_bytes if total.known else None,
         )
         for total in chip.kinds
     ]
-    pools = [(total.used, total.peak.value) for total in chip.pools]
+    pools = [(total.used, total.peak.value, total.peak.limit) for total in chip.pools]
     return _Chip(chip.info, chip.assumed, kinds, pools, len({holding.source.process for holding in chip.holdings}))
+
+
+def _peak_gauges(name: str, text: str, label: str) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+    """The gauge of a peak, and that of its upper limit, which has a value only while the peak is not exact."""
+    limit = f"ttmem_{name}_at_most_bytes"
+    labels = ["chip", label]
+    return (
+        GaugeMetricFamily(f"ttmem_{name}_bytes", f"{text}; a lower limit where {limit} has a value", labels=labels),
+        GaugeMetricFamily(limit, f"{text}: the upper limit, only where records were lost", labels=labels),
+    )
 
 
 class _Account(Collector):
@@ -103,11 +117,12 @@ class _Account(Collector):
         used = gauge("used_bytes", "Requested bytes of live allocations", ["kind"])
         reserved = gauge("reserved_bytes", "Bytes that the allocator reserved, where known", ["kind"])
         allocations = gauge("allocations", "Live allocations", ["kind"])
-        peak = gauge("peak_bytes", "Highest requested bytes since the server started", ["kind"])
-        recent = gauge("recent_peak_bytes", "Highest requested bytes since the last reset of peaks", ["kind"])
+        highest = "Highest requested bytes"
+        peak, peak_limit = _peak_gauges("peak", f"{highest} since the server started", "kind")
+        recent, recent_limit = _peak_gauges("recent_peak", f"{highest} since the last reset of peaks", "kind")
         capacity = gauge("capacity_bytes", "Size of the pool", ["pool", "basis"])
         pool_used = gauge("pool_used_bytes", "Requested bytes of live allocations, by pool", ["pool"])
-        pool_peak = gauge("pool_peak_bytes", "Highest requested bytes of the pool since the server started", ["pool"])
+        pool_peak, pool_limit = _peak_gauges("pool_peak", f"{highest} of the pool since the server started", "pool")
         in_use = gauge("in_use_bytes", "In use at one time: reserved bytes of buffers, and resident programs", ["pool"])
         largest = gauge("largest_free_bytes", "The largest free block in one bank, where it is known", ["pool"])
         bank_free = gauge("bank_free_bytes", "Free for buffers in one bank, in any number of pieces", ["pool"])
@@ -128,12 +143,18 @@ class _Account(Collector):
                 allocations.add_metric([chip_id, kind.label], total.allocations)
                 peak.add_metric([chip_id, kind.label], total.peak)
                 recent.add_metric([chip_id, kind.label], total.recent)
+                if total.peak_limit is not None:
+                    peak_limit.add_metric([chip_id, kind.label], total.peak_limit)
+                if total.recent_limit is not None:
+                    recent_limit.add_metric([chip_id, kind.label], total.recent_limit)
                 if total.reserved is not None:
                     reserved.add_metric([chip_id, kind.label], total.reserved)
-            for pool, (size, highest) in zip(Pool, chip.pools):
+            for pool, (size, top, limit) in zip(Pool, chip.pools):
                 if any(POOL_OF[kind] is pool and kind.label not in missing for kind in KINDS):
                     pool_used.add_metric([chip_id, pool.label], size)
-                    pool_peak.add_metric([chip_id, pool.label], highest)
+                    pool_peak.add_metric([chip_id, pool.label], top)
+                    if limit is not None:
+                        pool_limit.add_metric([chip_id, pool.label], limit)
             dram, l1 = memory["dram"], memory["l1"]
             for pool_name, room, basis in (
                 ("dram", dram["capacity"], dram["capacity_basis"]),
@@ -169,10 +190,13 @@ class _Account(Collector):
             reserved,
             allocations,
             peak,
+            peak_limit,
             recent,
+            recent_limit,
             capacity,
             pool_used,
             pool_peak,
+            pool_limit,
             resident,
             trust,
             processes,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ttmem.model.uncertain_reasons import counts_text
-from ttmem.model.units import complete, human
+from ttmem.model.units import complete, human, peak_text
 from ttmem.show.chip_table import Names, l1_buffers, level, percent, share
 from ttmem.show.text import BOLD, DIM, NONE, Style, cells, wrap
 
@@ -121,7 +121,7 @@ def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
     size, core = dram["capacity"], l1["capacity"]
     if dram["trace"]["used"]:
         _traces(rows, dram, size)
-    rows.add("DRAM total", level(dram), size, _of_dram(dram))
+    rows.add("DRAM total", level(dram), size, _of_dram(dram, style))
     parts, region, buffers = l1["at_once_parts"], l1["small"]["region"], l1_buffers(l1)
     rows.part("L1 buffers", level(buffers), core, ", ".join([*_asked(buffers, l1), *_of_buffers(l1)]))
     small: UsedAndReserved = {"used": l1["small"]["used"], "reserved": parts["l1_small"]}
@@ -130,7 +130,7 @@ def _breakdown(chip: ChipRow, counted: int | None, style: Style) -> list[str]:
     for kind, (held, resident) in _programs(l1).items():
         _shared(rows, KIND_WORDS[kind], held, resident, parts[kind], core)
     rows.part("firmware", l1["firmware"], core)
-    rows.add("L1 total", l1["at_once"], core, _of_l1(l1))
+    rows.add("L1 total", l1["at_once"], core, _of_l1(l1, style))
     _reporter(rows, memory["reporter"], core)
     rows.part("fabric kernels", system["fabric_kernels"], None, "on ethernet cores, outside the grid")
     rows.part("dispatch kernels", system["dispatch_kernels"], None, "on dispatch cores, outside the grid")
@@ -193,20 +193,20 @@ def _asked(buffers: UsedAndReserved, pool: UsedAndReserved) -> list[str]:
     return [f"{known}for {human(buffers['used'])} requested"]
 
 
-def _peak(peak: int, now: int | None) -> str:
+def _peak(peak: int, at_most: int | None, now: int | None, style: Style) -> str:
     """The peak; a peak of requested bytes may be less than what is reserved now."""
     less = now is not None and peak < now and human(peak) != human(now)
-    return f"peak {human(peak)}{' requested' if less else ''}"
+    return f"peak {peak_text(human(peak), at_most, ascii=style.ascii)}{' requested' if less else ''}"
 
 
-def _of_dram(dram: DramRow) -> str:
+def _of_dram(dram: DramRow, style: Style) -> str:
     taken = dram["reserved_peak"] if dram["reserved"] is not None else None
-    peak = dram["peak"] if taken is None else taken
-    parts = [] if peak is None else [_peak(peak, level(dram))]
+    peak, at_most = (dram["peak"], dram["peak_at_most"]) if taken is None else (taken, None)
+    parts = [] if peak is None else [_peak(peak, at_most, level(dram), style)]
     return ", ".join([*_asked(dram, dram), *parts, *_sizes(dram)])
 
 
-def _of_l1(l1: L1Row) -> str:
+def _of_l1(l1: L1Row, style: Style) -> str:
     """The notes of L1; cached programs use L1 in turn, so their sum may exceed the capacity."""
     parts, peak = l1["at_once_parts"], l1["peak"]
     held = [(size, parts[kind]) for kind, (size, _) in _programs(l1).items()]
@@ -216,7 +216,7 @@ def _of_l1(l1: L1Row) -> str:
         notes.append(f"{human(l1['at_once'] + absent)} with all cached programs")
     programs = any(size for size, _ in held)
     if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has the peak
-        text = _peak(peak, (parts["l1"] or 0) + (parts["l1_small"] or 0))
+        text = _peak(peak, l1["peak_at_most"], (parts["l1"] or 0) + (parts["l1_small"] or 0), style)
         if peak or not programs:
             notes.append(f"L1 buffer {text}" if programs else text)
     return ", ".join([*notes, *_sizes(l1)])

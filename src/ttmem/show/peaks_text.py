@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import local_time, short_line
-from ttmem.model.units import human
+from ttmem.model.units import human, peak_text
 from ttmem.show.kind_table import KIND_WORDS
 from ttmem.show.text import Style, wrap
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _GROUPS_SHOWN = 8
 
 
-def _value(peak: PeakRow) -> str:
+def _value(peak: PeakRow, style: Style) -> str:
     """The value of a peak, with its limits if it is not exact, and its time."""
-    value = human(peak["per_chip"])
+    value = peak_text(human(peak["per_chip"]), peak["at_most"], ascii=style.ascii)
     if peak["at_most"] is not None:
-        value = f"between {value} and {human(peak['at_most'])}"
+        value += f", at most {human(peak['at_most'])},"
     each = " on each chip" if len(peak["chips"]) > 1 else ""
     when = "among records that were lost" if peak["time"] is None else f"at {local_time(peak['time'], 6)}"
     return f"{value}{each} {when}"
@@ -40,7 +40,9 @@ def render(found: list[PeakRow], groups: list[list[PeakGroup]], names: Names, st
             continue
         count = sum(group["count"] for group in alike)
         inside = f", {_number(count, 'allocation')}" if alike else ""
-        lines += wrap(f"{names.set_title(one['chips'])}, {KIND_WORDS[one['kind']]}: {_value(one)}{inside}", style)
+        lines += wrap(
+            f"{names.set_title(one['chips'])}, {KIND_WORDS[one['kind']]}: {_value(one, style)}{inside}", style
+        )
         for group in alike[:_GROUPS_SHOWN]:
             many = f"{group['count']} x " if group["count"] > 1 else ""
             size = human(group["size"]) if group["size"] else "inside an L1 buffer, which is counted"

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ttmem.model.units import human
+from ttmem.model.units import human, lower_limit, peak_text
 from ttmem.show.chip_table import Names
-from ttmem.show.text import DIM, NONE, YELLOW, Column, Style, table, wrap
+from ttmem.show.text import DIM, NONE, YELLOW, Column, Style, cells, table, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from ttmem.model.schema import ChipRow, ChipShare, CountedKind, ProcessRow, Snapshot
 
     SizeName = Literal["dram", "l1", "peak_dram", "peak_l1"]
-    Sizes = tuple[tuple[int | None, bool], ...]  # in the order of _SIZES, each with whether programs use it in turn
-    Row = tuple[ProcessRow, str, list[tuple[int | None, bool]]]  # process, chips, sizes as above
+    Amount = tuple[int | None, bool, int | None]  # size, whether programs use it in turn, limit of an inexact peak
+    Sizes = tuple[Amount, ...]  # in the order of _SIZES
+    Row = tuple[ProcessRow, str, list[Amount]]  # process, chips, sizes as above
 
 _EXITED_SHOWN = 5
 _WIDE_COLUMNS = 132  # from here on there is room for what the host has to do with it
@@ -26,6 +27,8 @@ NOBODY = "No process uses a chip, and none has reported anything."
 _TITLES = ("DRAM", "L1", "PEAK DRAM", "PEAK L1 BUFFERS")
 _COLOURS = {"untracked": YELLOW, "stale": DIM, "exited": DIM}
 IN_TURN = "* includes all cached programs, which use L1 in turn: less is in use at any time."
+LOWER_LIMIT = "at least: records were lost"
+_UNKNOWN = (None, False, None)
 MEANINGS = {
     "stale": "stale: in tt-metal's counters, but the process is gone or not visible from here; not counted.",
     "exited": "exited: the memory that the process held when it ended; all of it was freed.",
@@ -71,9 +74,11 @@ def process_table(
         column("CHIP", [row[1] for row in rows], -1, low=9),
     ]
     for place, (title, rank) in enumerate(zip(_TITLES, (0, 0, 4, 5))):
-        texts = [human(row[2][place][0]) + ("*" if row[2][place][1] else " ") for row in rows]
+        amounts = [row[2][place] for row in rows]
+        texts = [_amount(amount, style) for amount in amounts]
         if rank == 0 or any(text != "- " for text in texts):
-            least = len(title) + 1  # a title is never cut
+            limits = [cells(text) for text, amount in zip(texts, amounts) if amount[2] is not None]
+            least = max(len(title) + 1, *limits, 0)  # a title is never cut, and neither is a lower limit
             found.append(column(f"{title} ", texts, rank, right=True, low=max(10, least), high=max(11, least)))
     resident = once([human(process["rss"]) for process in of])
     if style.width >= _WIDE_COLUMNS and any(text not in ("", "-") for text in resident):
@@ -83,7 +88,12 @@ def process_table(
     if any(commands):
         found.append(column("COMMAND", commands, 10, low=20))
     lines = table(found, style)
-    return lines + [line for sentence in _meanings(shown, hidden, rows) for line in wrap(sentence, style, "  ")]
+    return lines + [line for sentence in _meanings(shown, hidden, rows, style) for line in wrap(sentence, style, "  ")]
+
+
+def _amount(amount: Amount, style: Style) -> str:
+    size, turns, at_most = amount
+    return peak_text(human(size), at_most, ascii=style.ascii) + ("*" if turns else " ")
 
 
 def _state(process: ProcessRow) -> str:
@@ -112,12 +122,12 @@ def _rows(process: ProcessRow, chips: dict[str, ChipRow], names: Names) -> list[
     for share in process["chips"]:
         sizes = [size_of(share, pool, process["state"]) for pool in _SIZES]
         chip, state = chips.get(share["chip"]), process["state"]
-        marked = [(size, in_turns(name, size, chip, state)) for name, size in zip(_SIZES, sizes)]
+        marked = [(size, in_turns(name, size, chip, state), limit_of(share, name)) for name, size in zip(_SIZES, sizes)]
         groups.setdefault(tuple(marked), []).append(share["chip"])
     used = {share["chip"] for share in process["chips"]}
     silent = [chip_id for chip_id in process.get("holds", []) if chip_id not in used]
     if silent or not groups:
-        groups.setdefault(((None, False),) * len(_SIZES), []).extend(silent)
+        groups.setdefault((_UNKNOWN,) * len(_SIZES), []).extend(silent)
     ordered = sorted(groups.items(), key=lambda group: min(map(names.order, group[1]), default=0))
     if len(ordered) > _CHIPS_SHOWN:
         return _fullest(process, ordered, names)
@@ -134,8 +144,8 @@ def _chips(chip_ids: list[str], names: Names) -> str:
 
 def _fullest(process: ProcessRow, groups: list[tuple[Sizes, list[str]]], names: Names) -> list[Row]:
     """For many chips with different amounts: the fullest, the sum of the others, and those with unknown amounts."""
-    known = [group for group in groups if any(size is not None for size, _ in group[0])]
-    by_size = sorted(known, key=lambda group: -sum(size or 0 for size, _ in group[0][:2]))
+    known = [group for group in groups if any(amount[0] is not None for amount in group[0])]
+    by_size = sorted(known, key=lambda group: -sum(amount[0] or 0 for amount in group[0][:2]))
     most, rest = by_size[: _CHIPS_SHOWN - 1], by_size[_CHIPS_SHOWN - 1 :]
     rows: list[Row] = [
         (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) in most
@@ -143,8 +153,8 @@ def _fullest(process: ProcessRow, groups: list[tuple[Sizes, list[str]]], names: 
     if rest:
         count = sum(len(chip_ids) for _, chip_ids in rest)
         sums = [sum((sizes[place][0] or 0) * len(chip_ids) for sizes, chip_ids in rest) for place in range(2)]
-        unknown = (None, False)
-        rows.append((process, f"{count} more, sum", [(sums[0], False), (sums[1], False), unknown, unknown]))
+        held: list[Amount] = [(size, False, None) for size in sums]
+        rows.append((process, f"{count} more, sum", [*held, _UNKNOWN, _UNKNOWN]))
     return rows + [
         (process, _chips(chip_ids, names), list(sizes)) for sizes, chip_ids in groups if (sizes, chip_ids) not in known
     ]
@@ -157,6 +167,13 @@ def size_of(share: ChipShare, name: SizeName, state: str) -> int | None:
         kinds: tuple[CountedKind, ...] = ("dram", "trace") if name == "dram" else ("l1", "l1_small", "cb")
         return sum(int(counted[kind]) for kind in kinds)
     return share[name]
+
+
+def limit_of(share: ChipShare, name: str) -> int | None:
+    """The upper limit of a peak that is not exact; None for all other sizes. Old servers do not report it."""
+    if name == "peak_dram":
+        return share.get("peak_dram_at_most")
+    return share.get("peak_l1_at_most") if name == "peak_l1" else None
 
 
 def in_turns(name: str, size: int | None, chip: ChipRow | None, state: str) -> bool:
@@ -184,11 +201,14 @@ def user_of(process: ProcessRow) -> str:
     return str(process["user"] or (process["user_id"] if process["user_id"] is not None else "-"))
 
 
-def _meanings(shown: list[ProcessRow], hidden: int, rows: list[Row]) -> list[str]:
+def _meanings(shown: list[ProcessRow], hidden: int, rows: list[Row], style: Style) -> list[str]:
     """Explanations of marks in the rows."""
     out = [f"and {hidden} more that exited"] if hidden else []
-    if any(marked for _, _, sizes in rows for _, marked in sizes):
+    amounts = [amount for _, _, sizes in rows for amount in sizes]
+    if any(turns for _, turns, _ in amounts):
         out.append(IN_TURN)
+    if any(at_most is not None for _, _, at_most in amounts):
+        out.append(f"{lower_limit(LOWER_LIMIT, ascii=style.ascii)}; --json has the upper limit.")
     if any(process["uncertain"] for process in shown):
         out.append("! uncertain numbers: a note below gives the reason.")
     states = {process["state"] for process in shown}

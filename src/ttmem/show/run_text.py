@@ -12,7 +12,7 @@ from ttmem.documents.pool_amounts import amounts_text, pool_amounts
 from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
 from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
-from ttmem.model.units import complete, human
+from ttmem.model.units import complete, human, lower_limit, peak_text
 from ttmem.show.breakdown_table import WORDS, pool_tables
 from ttmem.show.chip_table import Names, percent
 from ttmem.show.explain_text import block
@@ -102,7 +102,7 @@ def _nothing(run: Run) -> list[str]:
 def _alike(run: Run, style: Style) -> list[tuple[list[RunChip], list[Cell]]]:
     """Chips with the same figures, and these figures: the chips of a mesh are in lock step and shown once."""
     peaks = {(chip, peak["kind"]): peak for peak in run["peaks"] if "kind" in peak for chip in peak["chips"]}
-    largest = {chip["chip"]: _at_peaks(run, chip, peaks) for chip in run["chips"]}
+    largest = {chip["chip"]: _at_peaks(run, chip, peaks, style) for chip in run["chips"]}
     own = [label for label in _LABELS if label not in _OF_RUNTIME]
     found: dict[tuple[str | Cell, ...], list[RunChip]] = {}
     for chip in run["chips"]:
@@ -135,7 +135,7 @@ def _board(chip: RunChip) -> str:
 def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> list[Cell]:
     """The table of chips that differ in nothing but what the runtime has for itself; of that the highest is shown."""
     lines = [_bold(f"  {'sum of cores or banks':22} {'peak':>11} {'at the end':>11}")]
-    none: KindPeak = {"peak": 0, "end": 0}
+    none: KindPeak = {"peak": 0, "peak_at_most": None, "end": 0}
     for kind in kinds:
         found = [chip["kinds"].get(kind, none) for chip in chips]
         peaks = [figure["peak"] for figure in found]
@@ -144,7 +144,9 @@ def _figures(chips: Sequence[RunChip], kinds: Sequence[str], style: Style) -> li
             if min(peaks) < max(peaks):
                 note = f"on the chip with most, {human(min(peaks))} on the one with least"
             end = human(max(figure["end"] for figure in found))
-            lines.append(_plain(f"  {_NAME_OF[kind]:22} {human(max(peaks)):>11} {end:>11}   {note}"))
+            exact = all(figure["peak_at_most"] is None for figure in found)
+            top = _top(human(max(peaks)), exact, style)
+            lines.append(_plain(f"  {_NAME_OF[kind]:22} {top:>11} {end:>11}   {note}"))
     for pool, name in _POOLS:
         lines += _taken(chips[0][pool], name, style)
     return lines
@@ -154,12 +156,19 @@ def _taken(figure: ReservedPeak, name: str, style: Style) -> list[Cell]:
     capacity, taken = figure["buffer_capacity"], figure["reserved_peak"]
     if capacity is None:
         return []
-    share = f"{_part(taken, capacity)} of {human(capacity)}"
-    line = f"  {name:22} {human(taken):>11} {human(figure['reserved_end']):>11}   peak is {share}"
+    exact = figure["reserved_peak_exact"]
+    share = f"{_top(_part(taken, capacity), exact, style)} of {human(capacity)}"
+    top = _top(human(taken), exact, style)
+    line = f"  {name:22} {top:>11} {human(figure['reserved_end']):>11}   peak is {share}"
     part = taken / capacity if capacity else 0.0
     colour = RED if part >= _NEARLY_FULL else YELLOW if part >= _GETTING_FULL else NONE
     overlap = wrap(_OVERLAP, style, "    ", "    ") if taken > capacity else []
     return [(line, colour), *((more, RED) for more in overlap)]
+
+
+def _top(text: str, exact: bool, style: Style) -> str:
+    """A peak as text, with a sign if it is only a lower limit."""
+    return text if exact else lower_limit(text, ascii=style.ascii)
 
 
 def _part(size: int, capacity: int) -> str:
@@ -169,15 +178,20 @@ def _part(size: int, capacity: int) -> str:
     return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
-def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow]) -> list[Cell]:
+def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow], style: Style) -> list[Cell]:
     """What the peak of each pool's buffers was made of; they rarely come at the same time."""
     lines = []
     for kind in (Kind.DRAM.label, Kind.L1.label):
         peak = peaks.get((chip["chip"], kind))
-        if peak is not None:
-            after, size = _after(run, peak["time"]), human(peak["per_chip"])
-            lines.append(_bold(f"  at the peak of {_NAME_OF[kind]}, {size} after {after:.2f} s, the largest were:"))
-            lines += [_plain(f"    {_line(allocation)}") for allocation in peak["largest"][:_LARGEST_SHOWN]]
+        if peak is None:
+            continue
+        size = peak_text(human(peak["per_chip"]), peak["at_most"], ascii=style.ascii)
+        if peak["time"] is None:
+            lines.append(_bold(f"  the peak of {_NAME_OF[kind]}, {size}, was among records that were lost"))
+            continue
+        after = _after(run, peak["time"])
+        lines.append(_bold(f"  at the peak of {_NAME_OF[kind]}, {size} after {after:.2f} s, the largest were:"))
+        lines += [_plain(f"    {_line(allocation)}") for allocation in peak["largest"][:_LARGEST_SHOWN]]
     return lines
 
 

@@ -46,6 +46,8 @@ _BYTES = {
     "reported": "confidence.reported",
     "estimated": "confidence.estimated",
 }
+# The upper limit of a peak that is not exact.
+_LIMITS = {"dram_peak_at_most": "dram.peak_at_most", "l1_peak_at_most": "l1.peak_at_most"}
 # The order never changes; new columns come last.
 COLUMNS = (
     *("time", "host"),
@@ -53,6 +55,7 @@ COLUMNS = (
     *("telemetry" if name == "state" else name if name != "age_s" else "telemetry_age_s" for name in _TELEMETRY),
     *(f"{name}_bytes" for name in _BYTES),
     *("processes", "untracked_processes"),
+    *(f"{name}_bytes" for name in _LIMITS),
 )
 
 
@@ -76,6 +79,7 @@ def _values(chip: ChipRow, snapshot: Snapshot) -> list[object]:
         *(telemetry.get(name) for name in _TELEMETRY),
         *(_at(chip["memory"], path) for path in _BYTES.values()),
         *((len(here), here.count("untracked")) if seen else (None, None)),
+        *(_at(chip["memory"], path) for path in _LIMITS.values()),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ttmem.documents.breakdown_words import NO_KEY, POOLS
 from ttmem.documents.common_text import local_time, short_line
 from ttmem.model.uncertain_reasons import meanings_text
-from ttmem.model.units import human, short
+from ttmem.model.units import human, lower_limit, short
 from ttmem.show.breakdown_table import WORDS
 from ttmem.show.chip_table import Names
 from ttmem.show.kind_table import KIND_WORDS
@@ -18,7 +18,7 @@ from ttmem.show.stats_over_time import after, heading, over_time, said
 from ttmem.show.text import DIM, YELLOW, Column, Style, table, wrap
 
 if TYPE_CHECKING:
-    from ttmem.model.schema import CountAndBytes, Stats, StatsCause, StatsTop
+    from ttmem.model.schema import CountAndBytes, Stats, StatsCause, StatsPeak, StatsTop
 
 _BAR_COLUMNS = 20
 _SHOWN_POOLS = ("dram", "l1_buffers", "programs")  # the document has all
@@ -103,7 +103,7 @@ def _kinds(found: Stats, names: Names, style: Style) -> Iterator[str]:
             if any(row["live"]["count"] for row in rows)
             else []
         ),
-        Column("PEAK", [human(peak["per_chip"]) if peak else "-" for peak in peaks], 0, right=True, gap=2),
+        Column("PEAK", [_peak(peak, found, style) for peak in peaks], 0, right=True, gap=2),
         Column("AT", [after(peak["after_s"]) if peak else "" for peak in peaks], 3, right=True, gap=2),
     ]
     if any(row["start"]["count"] for row in rows):
@@ -115,6 +115,12 @@ def _kinds(found: Stats, names: Names, style: Style) -> Iterator[str]:
         programs = any(row["kind"] in ("cb", "dfb", "scratchpad", "kernel") for row in rows)
         turn = " Cached programs use L1 in turn, so their sums may exceed its size." if programs else ""
         yield from said(f"L1 buffers, programs and kernels: sums over all cores.{turn}", style)
+
+
+def _peak(peak: StatsPeak | None, found: Stats, style: Style) -> str:
+    """The peak; if records were lost, it may have been higher among them."""
+    text = human(peak["per_chip"]) if peak else "-"
+    return lower_limit(text, ascii=style.ascii) if peak and found["lost"] else text
 
 
 def _numbers(title: str, amounts: list[CountAndBytes], rank: int) -> Column:

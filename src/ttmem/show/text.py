@@ -21,7 +21,7 @@ _PIPE_COLUMNS = 100
 _NARROW = (
     frozenset(map(chr, range(32, 127)))
     | frozenset(map(chr, range(0x2800, 0x2900)))  # braille
-    | frozenset("█▉▊▋▌▍▎▏░▒▓─°…▀▄▁▂▃▅▆▇│├┤┊┈╌━╞═╡▲▾▴·")
+    | frozenset("█▉▊▋▌▍▎▏░▒▓─°…▀▄▁▂▃▅▆▇│├┤┊┈╌━╞═╡▲▾▴·≥")
 )
 
 

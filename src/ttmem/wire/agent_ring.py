@@ -85,6 +85,7 @@ _CHIP = Struct("<" + "".join(code for _, _, code in CHIP_FIELDS))
 _HEADER = {name: (Struct("<" + code), offset) for name, offset, code in HEADER_FIELDS}
 _BLOB_LENGTH = Struct("<I")
 MAX_BLOB = 4096
+_LEAST_BLOB_CHARGE = 64  # bytes; what a reader keeps of a blob is never less
 _MAX_FILE_BYTES = 1 << 28
 _MAX_RING_SLOTS, _MAX_TABLE_SLOTS, _MAX_BLOB_BYTES = 1 << 16, 1 << 18, 32 << 20  # as the agent makes them
 _MAX_MESHES, _MAX_CHIPS, _MAX_WINDOWS, _MAX_PHASES = 256, 256, 64, 64
@@ -143,6 +144,9 @@ class Cause(NamedTuple):
     tag: str | None  # the ttnn operation
     shape: str | None
     stack: str | None
+
+
+NO_CAUSE = Cause(None, None, None)
 
 
 class Bank(NamedTuple):
@@ -210,8 +214,8 @@ class Ring:
         self._blobs: dict[int, bytes] = {}
         self._blob_bytes = 0
         self._masks: dict[int, int] = {0: 0}
-        self._names: dict[int, str | None] = {0: None}
-        self._causes: dict[int, Cause] = {}
+        self._names: dict[int, str] = {}
+        self._causes: dict[int, Cause] = {0: NO_CAUSE}
         self._ring_at, self.slots = layout["ring_at"], layout["ring_slots"]
         self._table_at, self.table_slots = layout["table_at"], layout["table_slots"]
         self.blobs_at, self.blobs_size = layout["blobs_at"], layout["blobs_size"]
@@ -308,11 +312,21 @@ class Ring:
             start, end * RECORD_SIZE
         )
 
-    def table_rows(self) -> bytes:
-        """The rows of the live table up to the highest slot that was ever used, while the agent may change them."""
-        return self.copy(self._table_at, min(self.field("table_high"), self.table_slots) * RECORD_SIZE)
+    def table_rows(self) -> bytearray:
+        """The rows of the live table up to the highest slot that was ever used, while the agent may change them.
 
-    def table(self) -> tuple[int, bytes, int]:
+        There may be 16 MiB of them, so they are copied only once.
+        """
+        rows = bytearray(min(self.field("table_high"), self.table_slots) * RECORD_SIZE)
+        try:
+            count = os.preadv(self._fd, [rows], self._table_at)
+        except OSError as error:
+            raise RingError(f"it cannot be read: {error.strerror}") from None
+        if count != len(rows):
+            raise RingError(f"it ends after {self._table_at + count} bytes")
+        return rows
+
+    def table(self) -> tuple[int, bytearray, int]:
         """The live table as it stands, with the sequences before and after the copy.
 
         It has the changes of all records up to the first of them, of none after the second, and of some in between.
@@ -332,13 +346,13 @@ class Ring:
         if length > MAX_BLOB or number + 4 + length > self.blobs_size:
             return b""
         found = self.copy(at + 4, length)
-        self._blob_bytes += length
-        if self._blob_bytes > self.blobs_size:  # more than can be there: blobs that overlap
+        self._blob_bytes += max(length, _LEAST_BLOB_CHARGE)
+        if self._blob_bytes > self.blobs_size:  # blobs that overlap, or many that are short
             self._blob_bytes = length
             self._blobs.clear()
             self._masks = {0: 0}
-            self._names = {0: None}
-            self._causes.clear()
+            self._names.clear()
+            self._causes = {0: NO_CAUSE}
         self._blobs[number] = found
         return found
 
@@ -348,20 +362,26 @@ class Ring:
         if known is None:
             known = int.from_bytes(self.blob(number), "little")
             check_cores(known)
-            self._masks[number] = known
+            if known:
+                self._masks[number] = known
         return known
 
     def name(self, number: int) -> str | None:
         known = self._names.get(number)
         if known is None and number:
-            known = self._names[number] = self.blob(number).decode("utf-8", "replace") or None
+            known = self.blob(number).decode("utf-8", "replace") or None
+            if known is not None:
+                self._names[number] = known
         return known
 
     def cause(self, number: int) -> Cause:
         """A name in its parts: the operation, the shape of the tensor, the Python stack, each if it is known."""
         known = self._causes.get(number)
         if known is None:
-            tag, _, rest = (self.name(number) or "").partition("\n")
+            name = self.name(number)
+            if name is None:
+                return NO_CAUSE
+            tag, _, rest = name.partition("\n")
             shape, _, stack = rest.partition("\n")
             known = self._causes[number] = Cause(tag or None, shape or None, stack or None)
         return known

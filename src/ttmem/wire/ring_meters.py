@@ -28,7 +28,6 @@ _METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
 _GROUP = Struct("<" + "".join(code for _, _, code in GROUP_FIELDS))
 _WINDOW = Struct("<" + "".join(code for _, _, code in WINDOW_FIELDS))
 _PHASE = Struct("<" + "".join(code for _, _, code in PHASE_FIELDS))
-_FIGURES = Struct("<QQ")
 
 
 class Meter(NamedTuple):
@@ -113,14 +112,15 @@ def measured(ring: Ring, windows_after: int | None = 0, phases: bool = True) -> 
         raise RingError(f"it has {count} meters; there are {len(GAUGES)} for all chips together")
     groups: list[MeterGroup] = []
     highs: list[tuple[int, int, int]] = []  # number of the meter, and its highs
+    chip_numbers = _ChipNumbers(ring)
     for number in range(count):
         used, reserved, high, reserved_high = _METER.unpack_from(raw_meters, number * METER_SIZE)
         mask, peak, reserved_peak, ever, reserved_ever, gauge = _GROUP.unpack_from(raw_groups, number * GROUP_SIZE)
         if gauge >= len(GAUGES):
             raise RingError(f"meter {number} is of gauge {gauge}; there are {len(GAUGES)}")
-        chips = _chips_in(ring, mask) if number >= len(GAUGES) else None
+        chips = chip_numbers.take(gauge, mask) if number >= len(GAUGES) else None
         if chips == ():
-            continue  # a number that was left out
+            continue  # a number that was left out, or chips that other meters have
         meter = Meter(
             used, reserved, max(peak, high), max(reserved_peak, reserved_high), max(ever, high),
             max(reserved_ever, reserved_high),
@@ -134,9 +134,24 @@ def measured(ring: Ring, windows_after: int | None = 0, phases: bool = True) -> 
     )
 
 
-def _chips_in(ring: Ring, mask: bytes) -> tuple[int, ...]:
-    bits = int.from_bytes(mask, "little")
-    return tuple(ring.chip(index).number for index in range(bits.bit_length()) if bits >> index & 1)
+class _ChipNumbers:
+    """Metal's numbers of chips. A chip has one meter of a gauge; if the memory is invalid, the first of them."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._taken = [0] * len(GAUGES)  # the chips of the meters of each gauge, as a mask
+        self._numbers: dict[int, int] = {}
+
+    def take(self, gauge: int, mask: bytes) -> tuple[int, ...]:
+        """The chips of a meter of this gauge, without those of meters before it."""
+        bits = int.from_bytes(mask, "little") & ~self._taken[gauge]
+        self._taken[gauge] |= bits
+        return tuple(self._number(index) for index in range(bits.bit_length()) if bits >> index & 1)
+
+    def _number(self, index: int) -> int:
+        if index not in self._numbers:
+            self._numbers[index] = self._ring.chip(index).number
+        return self._numbers[index]
 
 
 def _window_rows(ring: Ring, newest: int, count: int, after: int) -> list[bytes]:
@@ -153,11 +168,14 @@ def _window_rows(ring: Ring, newest: int, count: int, after: int) -> list[bytes]
 
 def _window_of(row: bytes, highs: list[tuple[int, int, int]]) -> Window:
     number, first, last = _WINDOW.unpack_from(row)
+    figures = _figures(row, WINDOW_HEAD)
+    if last:
+        return Window(number, first, last, tuple([figures[meter] for meter, _, _ in highs]))
     found: list[tuple[int, int]] = []
     for meter, high, reserved_high in highs:
-        used, reserved = _FIGURES.unpack_from(row, WINDOW_HEAD + meter * FIGURES_SIZE)
-        found.append((used, reserved) if last else (max(used, high), max(reserved, reserved_high)))
-    return Window(number, first, last or None, tuple(found))
+        used, reserved = figures[meter]
+        found.append((max(used, high), max(reserved, reserved_high)))
+    return Window(number, first, None, tuple(found))
 
 
 def _phase_rows(ring: Ring, count: int) -> list[bytes]:
@@ -171,8 +189,15 @@ def _phase_rows(ring: Ring, count: int) -> list[bytes]:
 
 def _phase_of(ring: Ring, row: bytes, highs: list[tuple[int, int, int]]) -> OpenPhase:
     began, ident, parent, time, name = _PHASE.unpack_from(row)
+    measured_figures = _figures(row, PHASE_HEAD)
     figures = []
     for meter, high, _ in highs:
-        begin, peak = _FIGURES.unpack_from(row, PHASE_HEAD + meter * FIGURES_SIZE)
+        begin, peak = measured_figures[meter]
         figures.append((begin, max(peak, high)))
     return OpenPhase(ident, parent, began, time, ring.name(name) or "", tuple(figures))
+
+
+def _figures(row: bytes, head: int) -> list[tuple[int, int]]:
+    """The two figures of each meter, after the head of a row. All at once: there may be thousands."""
+    values = memoryview(row)[head:].cast("Q").tolist()
+    return list(zip(values[::2], values[1::2]))

@@ -8,6 +8,7 @@ that were written meanwhile. The rows stay bytes: a reader compares columns, and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -27,12 +28,14 @@ _EMPTY_ROW = bytes(8)  # sequence 0: the slot is free
 class TableCopy:
     """The live table as of the record ``sequence``. A slot whose sequence is 0 is free."""
 
-    __slots__ = ("_most", "_rows", "sequence")
+    __slots__ = ("_frames", "_most", "_parts", "_rows", "sequence")
 
-    def __init__(self, rows: bytes, sequence: int, most: int) -> None:
-        """``most`` is the number of slots that the table can have."""
-        self._rows = bytearray(rows)
+    def __init__(self, rows: bytes | bytearray, sequence: int, most: int) -> None:
+        """``most`` is the number of slots that the table can have. A bytearray becomes part of the copy."""
+        self._rows = rows if isinstance(rows, bytearray) else bytearray(rows)
         self._most = most
+        self._parts: dict[int, set[int]] | None = None  # program -> slots that have, or had, it; made when needed
+        self._frames: dict[int, list[int]] = {}  # workload -> the same of its frames, as a heap
         self.sequence = sequence
 
     def __len__(self) -> int:
@@ -52,6 +55,10 @@ class TableCopy:
     def names(self, first: int, last: int) -> list[int]:
         """The name (a blob) in each of these slots."""
         return self._column(_NAME_COLUMN, first, last)
+
+    def flags(self, first: int, last: int) -> bytes:
+        """The flags in each of these slots."""
+        return bytes(self._rows[first * RECORD_SIZE + _FLAGS_AT : last * RECORD_SIZE : RECORD_SIZE])
 
     def programs(self, first: int, last: int) -> list[int]:
         """The program in each of these slots, 0 for none."""
@@ -92,7 +99,9 @@ class TableCopy:
         elif slot >= len(self) or not self.sequences(slot, slot + 1)[0]:
             return
         elif event == RingEvent.NAMED:
-            _NAME.pack_into(self._rows, slot * RECORD_SIZE + _NAME_AT, record.name)
+            at = slot * RECORD_SIZE
+            _NAME.pack_into(self._rows, at + _NAME_AT, record.name)
+            self._rows[at + _FLAGS_AT] = record.flags | self._rows[at + _FLAGS_AT] & RAN
         elif event == RingEvent.FREED:
             self._clear(slot)
         elif event == RingEvent.RUN:
@@ -107,6 +116,8 @@ class TableCopy:
         if missing > 0:
             self._rows += bytes(missing * RECORD_SIZE)
         RECORD.pack_into(self._rows, slot * RECORD_SIZE, *record)
+        if self._parts is not None:
+            self._note(slot, record)
 
     def _clear(self, slot: int) -> None:
         at = slot * RECORD_SIZE
@@ -119,18 +130,37 @@ class TableCopy:
 
     def _destroy(self, program: int) -> None:
         """Remove a program and its parts. Its workload's launches are then marked on another frame of the workload."""
-        size = len(self)
-        sequences = self.sequences(0, size)
-        gone = [slot for slot, number in enumerate(self.programs(0, size)) if number == program and sequences[slot]]
-        records = [self.record(slot) for slot in gone]
+        if self._parts is None:
+            self._parts = {}
+            for slot, number in enumerate(self.programs(0, len(self))):
+                if number:
+                    self._note(slot, self.record(slot))
+        gone = {slot: record for slot in self._parts.pop(program, ()) if (record := self.record(slot)).sequence}
+        gone = {slot: record for slot, record in gone.items() if record.program == program}
         for slot in gone:
             self._clear(slot)
-        for frame in records:
+        for frame in gone.values():
             if frame.kind == PROGRAM_FRAME and frame.flags & RAN and frame.per_bank:
-                for slot, other in self.frames():
-                    if other.per_bank == frame.per_bank:
-                        self._mark_launched(slot, max(other.time, frame.time) if other.flags & RAN else frame.time)
-                        break
+                other = self._first_frame(frame.per_bank)
+                if other is not None:
+                    self._mark_launched(other.slot, max(other.time, frame.time) if other.flags & RAN else frame.time)
+
+    def _first_frame(self, workload: int) -> Record | None:
+        slots = self._frames.get(workload, [])
+        while slots:
+            record = self.record(slots[0])._replace(slot=slots[0])
+            if record.sequence and record.kind == PROGRAM_FRAME and record.per_bank == workload:
+                return record
+            heappop(slots)
+        return None
+
+    def _note(self, slot: int, record: Record) -> None:
+        """Note the program in a slot. Other programs that it had before stay noted, and are left out when used."""
+        assert self._parts is not None
+        if record.program:
+            self._parts.setdefault(record.program, set()).add(slot)
+        if record.kind == PROGRAM_FRAME:
+            heappush(self._frames.setdefault(record.per_bank, []), slot)
 
 
 def copy_table(ring: Ring) -> TableCopy:

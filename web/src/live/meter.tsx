@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Small drawings of the live pages: a bar against a capacity, and a line of the last minutes. */
 import { css, kindColour } from "../parts/colours";
-import { bytesOf, percent, short } from "../parts/format";
+import { bytesOf, peakBytes, percent, short } from "../parts/format";
 import { currentTheme } from "../parts/theme";
 
 export interface MeterPart {
@@ -15,15 +15,17 @@ export interface MeterProps {
   used: number | null;
   capacity: number | null;
   peak?: number | null;
+  /** The upper limit of a peak that is only a lower limit. */
+  peakAtMost?: number | null;
   title?: string;
 }
 
 /** A bar with its parts by kind, the peak as a tick, and the numbers beside it. */
-export function Meter({ label, parts, used, capacity, peak = null, title }: MeterProps) {
+export function Meter({ label, parts, used, capacity, peak = null, peakAtMost = null, title }: MeterProps) {
   const theme = currentTheme();
   const whole = capacity ?? 0;
   const share = used !== null && whole > 0 ? used / whole : null;
-  const words = title ?? `${label}: ${bytesOf(used)} of ${bytesOf(capacity)}${peak === null ? "" : `, peak ${bytesOf(peak)}`}`;
+  const words = title ?? `${label}: ${bytesOf(used)} of ${bytesOf(capacity)}${peak === null ? "" : `, peak ${peakBytes(peak, peakAtMost)}`}`;
   return (
     <div class="gauge" title={words}>
       <span class="gauge-label">{label}</span>

@@ -153,6 +153,7 @@ function Tile({ chip, holders, props }: { chip: ChipRow; holders: readonly Proce
         used={used}
         capacity={dram.capacity}
         peak={dram.reserved_peak ?? dram.peak}
+        peakAtMost={dram.reserved_peak === null ? dram.peak_at_most : null}
       />
       <Meter label="L1" parts={l1Parts(chip)} used={l1.at_once} capacity={l1.capacity} title={l1Title(chip)} />
       {past !== null ? (

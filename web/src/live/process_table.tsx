@@ -2,7 +2,7 @@
 /** The table of processes, short in the overview and complete in its own view. */
 import type { ChipShare, ProcessRow } from "../documents";
 import { Table, type TableColumn } from "../parts/table";
-import { bytesColumn, countColumn } from "../parts/table_columns";
+import { bytesColumn, countColumn, peakColumn } from "../parts/table_columns";
 import { chipList, type ChipNames } from "./chip_names";
 import { found, type ViewProps } from "./view_props";
 
@@ -47,7 +47,7 @@ function columns(names: ChipNames, brief: boolean): TableColumn<ProcessRow>[] {
     },
     { key: "chips", label: "chips", value: (row) => chipsOf(row, names), brief: true },
     size("dram", "DRAM per chip", "requested bytes on the chip where it has most", (one) => one.dram),
-    size("peak", "peak DRAM per chip", "the highest value on one chip", (one) => one.peak_dram),
+    peakColumn("peak", "peak DRAM per chip", peakOf, peakLimit, "the highest value on one chip"),
     size("l1", "L1 buffers per chip", "on all cores of the chip where it has most", (one) => kindsOf(one, ["l1", "l1_small"])),
     size("programs", "cached programs per chip", "circular buffers, kernels and so on of all cached programs, which use L1 in turn", (one) =>
       kindsOf(one, ["cb", "dfb", "scratchpad", "kernel"]),
@@ -70,6 +70,16 @@ function columns(names: ChipNames, brief: boolean): TableColumn<ProcessRow>[] {
 
 function size(key: string, label: string, title: string, of: (one: ChipShare) => number | null): TableColumn<ProcessRow> {
   return bytesColumn(key, label, (row) => highest(row.chips.map(of)), title);
+}
+
+function peakOf(row: ProcessRow): number | null {
+  return highest(row.chips.map((one) => one.peak_dram));
+}
+
+/** The upper limit of the highest peak, if that is not exact. */
+export function peakLimit(row: ProcessRow): number | null {
+  const most = highest(row.chips.map((one) => one.peak_dram_at_most ?? one.peak_dram));
+  return most === peakOf(row) ? null : most;
 }
 
 /** The sum of some kinds; null if none of them was reported. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /** All processes, and what the chosen one has on each chip. */
 import type { ChipShare, EndedPhase, Phases, ProcessRow } from "../documents";
-import { exact } from "../parts/format";
-import { Table } from "../parts/table";
-import { bytesColumn, numberColumn } from "../parts/table_columns";
+import { exact, lowerLimit } from "../parts/format";
+import { Table, type TableColumn } from "../parts/table";
+import { bytesColumn, peakColumn } from "../parts/table_columns";
 import { useDocument } from "./live_data";
 import { ProcessTable } from "./process_table";
 import type { ViewProps } from "./view_props";
@@ -68,7 +68,7 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
           { key: "chip", label: "chip", value: (row) => names.number.get(row.chip) ?? row.chip, render: (row) => names.of(row.chip) },
           { key: "device", label: "device", title: "number of the chip in this process", value: (row) => row.metal_id, right: true },
           bytesColumn("dram", "DRAM", (row: ChipShare) => row.dram, "requested bytes"),
-          bytesColumn("peak_dram", "peak DRAM", (row: ChipShare) => row.peak_dram, "the highest value"),
+          peakColumn("peak_dram", "peak DRAM", (row: ChipShare) => row.peak_dram, (row) => row.peak_dram_at_most, "the highest value"),
           ...kinds.filter((kind) => kind !== "dram").map((kind) => bytesColumn(kind, kind, (row: ChipShare) => row.kinds[kind] ?? 0, `bytes of the kind ${kind}`)),
         ]}
       />
@@ -95,12 +95,27 @@ function PhasesPanel({ pid }: { pid: number }) {
           { key: "path", label: "phase", value: (row) => row.path, wide: true },
           { key: "runs", label: "runs", value: (row) => row.runs, right: true },
           { key: "seconds", label: "seconds", value: (row) => row.seconds, render: (row) => row.seconds.toFixed(3), right: true },
-          numberColumn("dram", "peak DRAM per chip", (row: EndedPhase) => peakOf(row.rows, "dram"), exact),
-          numberColumn("l1", "peak L1 buffers per chip", (row: EndedPhase) => peakOf(row.rows, "l1"), exact),
+          phasePeak("dram", "peak DRAM per chip"),
+          phasePeak("l1", "peak L1 buffers per chip"),
         ]}
       />
     </section>
   );
+}
+
+/** A run of a phase that was not observed completely may have had a higher peak. */
+export function phasePeak(pool: string, label: string): TableColumn<EndedPhase> {
+  return {
+    key: pool,
+    label,
+    right: true,
+    value: (row) => peakOf(row.rows, pool),
+    render: (row) => {
+      const peak = peakOf(row.rows, pool);
+      if (row.partial === 0 || peak === null) return exact(peak);
+      return <span title="at least: a run was not observed completely">{lowerLimit(exact(peak))}</span>;
+    },
+  };
 }
 
 function peakOf(rows: readonly { pool?: string; peak: number }[], pool: string): number | null {

@@ -30,6 +30,22 @@ export function exact(size: number | null, unknown = "-"): string {
   return saysAll(text, size) ? short(size) : `${text} (${grouped(size)} B)`;
 }
 
+/** The text of a value that may have been higher, because records were lost: "≥ 1.5 KiB". */
+export function lowerLimit(text: string): string {
+  return `≥ ${text}`;
+}
+
+/** The text of a peak. `atMost` is its upper limit if it is only a lower limit; null if it is exact. */
+export function peakText(text: string, atMost: number | null | undefined): string {
+  return atMost === null || atMost === undefined ? text : lowerLimit(text);
+}
+
+/** All bytes of a peak, and its upper limit, for a tool tip: "79,200 B", "≥ 79,200 B, at most 81,920 B; records were lost". */
+export function peakBytes(peak: number | null, atMost: number | null | undefined): string {
+  const limit = atMost === null || atMost === undefined ? "" : `, at most ${bytesOf(atMost)}; records were lost`;
+  return peakText(bytesOf(peak), atMost) + limit;
+}
+
 /** All bytes of a size, for a tool tip: "79,200 B". */
 export function bytesOf(size: number | null): string {
   return size === null ? "not known" : `${grouped(size)} B`;

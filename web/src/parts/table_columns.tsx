@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Columns that several tables have: sizes, counts, times, kinds, source lines and addresses. */
 import type { ComponentChildren } from "preact";
-import { address, bytesOf, duration, grouped, moment, short, shortLine } from "./format";
+import { address, bytesOf, duration, grouped, moment, peakBytes, peakText, short, shortLine } from "./format";
 import { kindWords } from "./kind_words";
 import type { TableColumn } from "./table";
 
@@ -28,6 +28,29 @@ export function bytesColumn<Row>(
 
 export function bytesCell(size: number | null): ComponentChildren {
   return <span title={bytesOf(size)}>{short(size)}</span>;
+}
+
+/** A peak, marked if it is only a lower limit; `atMost` is then its upper limit. */
+export function peakColumn<Row>(
+  key: string,
+  label: string,
+  value: (row: Row) => number | null,
+  atMost: (row: Row) => number | null | undefined,
+  title?: string,
+): TableColumn<Row> {
+  return {
+    key,
+    label,
+    title,
+    right: true,
+    value,
+    render: (row) => peakCell(value(row), atMost(row)),
+    copied: (row) => (value(row) === null ? "" : peakText(String(value(row)), atMost(row))),
+  };
+}
+
+export function peakCell(peak: number | null, atMost: number | null | undefined): ComponentChildren {
+  return <span title={peakBytes(peak, atMost)}>{peakText(short(peak), atMost)}</span>;
 }
 
 export function countColumn<Row>(

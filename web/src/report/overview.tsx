@@ -3,7 +3,7 @@
 import type { Report, ReportGroup, ReportPool } from "../documents";
 import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
-import { bytesOf, exact, grouped, moment, percent, plural, short, shortLine } from "../parts/format";
+import { bytesOf, exact, grouped, moment, peakBytes, peakText, percent, plural, short, shortLine } from "../parts/format";
 import type { View } from "./view";
 import { kindWords, poolNote, poolWords } from "./words";
 
@@ -100,7 +100,7 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
       type="button"
       class={`meter ${chosen ? "chosen" : ""}`}
       onClick={onChoose}
-      title={`${bytesOf(pool.peak)} at the peak; ${bytesOf(pool.end)} at the end. Choose this moment.`}
+      title={`${peakBytes(pool.peak, pool.peak_at_most)} at the peak; ${bytesOf(pool.end)} at the end. Choose this moment.`}
     >
       <span class="meter-name">{poolWords(pool.pool)}</span>
       {share === null ? (
@@ -112,11 +112,11 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
         </span>
       )}
       <span class="meter-value">
-        <b>{short(pool.peak)}</b>
+        <b>{peakText(short(pool.peak), pool.peak_at_most)}</b>
         {share !== null && (
           <>
             {" "}
-            of {short(pool.capacity)} <span class={share > 0.95 ? "bad" : "soft"}>{percent(share)}</span>
+            of {short(pool.capacity)} <span class={share > 0.95 ? "bad" : "soft"}>{peakText(percent(share), pool.peak_at_most)}</span>
           </>
         )}
       </span>
@@ -144,7 +144,7 @@ function Causes({ view }: { view: View }) {
       <h2>
         What made the peak of {poolWords(pool.pool)}{" "}
         <span class="soft">
-          {exact(pool.peak)} per chip, {group.name}
+          {peakText(exact(pool.peak), pool.peak_at_most)} per chip, {group.name}
         </span>
       </h2>
       {shown.length === 0 && <p class="empty">No allocations are known for this peak.</p>}

@@ -22,7 +22,7 @@ import { MapSection } from "./map_section";
 import { OriginTable } from "./origin_table";
 import { Overview } from "./overview";
 import { siteMask } from "./roll_up";
-import { Losses, Sizing } from "./run_facts";
+import { Losses, NOT_FINISHED, Sizing } from "./run_facts";
 import type { ReportState } from "./state";
 import { fromHash, initialState, isWindow, toHash } from "./state";
 import { Phases, Statistics } from "./statistics";
@@ -229,7 +229,7 @@ function Empty({ report }: { report: Report }) {
             {report.verdict.lines.map((line) => (
               <p key={line}>{line}</p>
             ))}
-            <p>No chip was used in this recording.</p>
+            <p>{report.losses.finished ? "No chip was used in this recording." : NOT_FINISHED}</p>
             {report.notes.concat(report.losses.problems).map((line) => (
               <p key={line}>{line}</p>
             ))}

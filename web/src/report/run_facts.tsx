@@ -6,6 +6,8 @@ import { Table } from "../parts/table";
 import { countColumn, durationColumn, momentColumn } from "../parts/table_columns";
 import type { View } from "./view";
 
+export const NOT_FINISHED = "The recording was not finished. What happened after its last record is not known.";
+
 export function Sizing({ view }: { view: View }) {
   const rows = view.report.sizing ?? [];
   if (rows.length === 0) return <p class="empty">There is no advice on sizes.</p>;
@@ -41,9 +43,7 @@ export function Losses({ view }: { view: View }) {
   return (
     <>
       {nothing && <p class="good">No records were lost{losses.finished ? ", and the recording was finished." : "."}</p>}
-      {!losses.finished && (
-        <p class="warn">The recording was not finished. What happened after its last record is not known.</p>
-      )}
+      {!losses.finished && <p class="warn">{NOT_FINISHED}</p>}
       {losses.gaps.length > 0 && (
         <Table
           label="Gaps"

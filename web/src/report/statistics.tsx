@@ -9,11 +9,10 @@ import type {
   StatsLives,
   StatsSizePool,
 } from "../documents";
-import { compact, duration, grouped, short } from "../parts/format";
+import { bytesOf, compact, duration, grouped, lowerLimit, short } from "../parts/format";
 import type { TableColumn } from "../parts/table";
 import { Table } from "../parts/table";
 import {
-  bytesCell,
   bytesColumn,
   countColumn,
   kindColumn,
@@ -30,7 +29,7 @@ export function Statistics({ view }: { view: View }) {
   return (
     <>
       <h3>By kind, sums over the chips</h3>
-      <Table label="Statistics by kind" rows={stats.kinds} columns={KINDS} id={(row) => row.kind} sort="-made_bytes" />
+      <Table label="Statistics by kind" rows={stats.kinds} columns={kindColumns(stats.lost > 0)} id={(row) => row.kind} sort="-made_bytes" />
       <div class="columns thirds">
         {stats.sizes.map((pool) => (
           <Sizes key={pool.pool} pool={pool} />
@@ -102,7 +101,7 @@ const pair = (key: "start" | "made" | "freed" | "live" | "temporary", label: str
   countColumn(`${key}_count`, label, (row) => row[key].count),
   bytesColumn(`${key}_bytes`, "bytes", (row) => row[key].bytes, `Bytes: ${label.toLowerCase()}`),
 ];
-const KINDS: TableColumn<StatsKindRow>[] = [
+export const kindColumns = (lost: boolean): TableColumn<StatsKindRow>[] => [
   kindColumn(),
   ...pair("start", "At the begin"),
   ...pair("made", "Made"),
@@ -113,7 +112,8 @@ const KINDS: TableColumn<StatsKindRow>[] = [
     "peak",
     "Peak per chip",
     (row) => row.peak?.per_chip ?? null,
-    (peak) => (peak === null ? "-" : bytesCell(peak)),
+    (peak) => (peak === null ? "-" : <span title={bytesOf(peak)}>{lost ? lowerLimit(short(peak)) : short(peak)}</span>),
+    lost ? "at least: records were lost" : undefined,
   ),
 ];
 

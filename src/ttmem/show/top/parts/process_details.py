@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import anomaly_line
-from ttmem.model.units import human
+from ttmem.model.units import human, peak_text
 from ttmem.show.chip_table import Names
-from ttmem.show.process_table import MEANINGS
+from ttmem.show.process_table import MEANINGS, limit_of
 from ttmem.show.text import Style, one_line, wrap
 from ttmem.show.top.parts.listing import age
 from ttmem.show.top.parts.rows import Row
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ttmem.model.schema import Note, ProcessRow
 
 Said = tuple[str, str]  # sentence, style
+Peak = tuple["int | None", "int | None"]  # value, upper limit if it is not exact
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PEAKS_SHOWN = 3
 
@@ -51,7 +52,7 @@ def details(
     process: ProcessRow, notes: list[Note], names: Names, now: float | None, booted: float | None, style: Style
 ) -> list[Row]:
     """Rows on one process, the most important first."""
-    sentences = [*_self(process, now, booted), *_memory(process, names), *_trouble(process)]
+    sentences = [*_self(process, now, booted), *_memory(process, names, style), *_trouble(process)]
     sentences += [(f"Note: {note['text']}", "warn") for note in notes if note["pid"] == process["pid"] is not None]
     return [[(row, name)] for text, name in sentences for row in wrap(style.clean(text), style, "  ", " ")]
 
@@ -79,7 +80,7 @@ def _self(process: ProcessRow, now: float | None, booted: float | None) -> Itera
         yield MEANINGS[process["state"]], "dim"
 
 
-def _memory(process: ProcessRow, names: Names) -> Iterator[Said]:
+def _memory(process: ProcessRow, names: Names, style: Style) -> Iterator[Said]:
     shares = process["chips"]
     kinds: dict[str, int] = {}
     for share in shares:
@@ -94,18 +95,25 @@ def _memory(process: ProcessRow, names: Names) -> Iterator[Said]:
         held = f"Open chips: {names.several(process['holds'])}"
         silent = [chip_id for chip_id in process["holds"] if chip_id not in chip_ids]
         yield held + (f"; its memory on {names.several(silent)} is not known" if silent else ""), ""
-    peaks: dict[tuple[int | None, int | None], list[str]] = {}  # equal peaks are shown once
+    peaks: dict[tuple[Peak, Peak], list[str]] = {}  # equal peaks are shown once
     for share in shares:
-        if share["peak_dram"] is not None or share["peak_l1"] is not None:
-            peaks.setdefault((share["peak_dram"], share["peak_l1"]), []).append(share["chip"])
+        dram, l1 = ((share[name], limit_of(share, name)) for name in ("peak_dram", "peak_l1"))
+        if dram[0] is not None or l1[0] is not None:
+            peaks.setdefault((dram, l1), []).append(share["chip"])
     texts = [
-        f"{names.several(found)}{' each' if len(found) > 1 else ''}: DRAM {human(dram)}, L1 buffers {human(l1)}"
+        f"{names.several(found)}{' each' if len(found) > 1 else ''}: "
+        f"DRAM {_peak(dram, style)}, L1 buffers {_peak(l1, style)}"
         for (dram, l1), found in list(peaks.items())[:_PEAKS_SHOWN]
     ]
     if texts:
         rest = sum(len(found) for found in list(peaks.values())[_PEAKS_SHOWN:])
         more = f"; and {rest} more chip{'s' if rest > 1 else ''}" if rest else ""
         yield "Peaks on chip " + "; ".join(texts) + more, ""
+
+
+def _peak(peak: Peak, style: Style) -> str:
+    size, at_most = peak
+    return peak_text(human(size), at_most, ascii=style.ascii)
 
 
 def _trouble(process: ProcessRow) -> Iterator[Said]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttmem.model.kinds import KIND_BY_LABEL, POOL_OF, WORKER_L1
-from ttmem.model.units import human
+from ttmem.model.units import human, lower_limit, peak_text
 from ttmem.show.chip_table import Names, short_size
-from ttmem.show.process_table import in_turns, size_of, user_of
+from ttmem.show.process_table import LOWER_LIMIT, in_turns, limit_of, size_of, user_of
 from ttmem.show.text import Style, cells
 from ttmem.show.top.parts.listing import WIDE_COLUMNS, Column, Placed, age, line, time_of
 from ttmem.show.top.parts.process_details import born, process_age
@@ -35,6 +35,8 @@ _LEGEND = {
     "*": "* includes all cached programs, which use L1 in turn",
     "+": "+ at least: not known for every chip",
     "<": "< at most: the sum of the peaks of several chips",
+    "≥": f"≥ {LOWER_LIMIT}",
+    ">=": f">= {LOWER_LIMIT}",
     "!": "! a source has problems, or numbers are uncertain: see below",
 }
 
@@ -56,6 +58,7 @@ def columns(width: int, processes: list[ProcessRow], names: Names, branches: boo
     blank: list[str] = [name for name in _OFTEN_BLANK if all(process[name] in (None, "") for process in processes)]
     shares = [share for process in processes for share in process["chips"]]
     blank += [name for name in _PEAKS if all(share[name] is None for share in shares)]
+    inexact = any(limit_of(share, name) is not None for share in shares for name in _PEAKS)
     if not any(any(process["anomalies"].values()) for process in processes):
         blank.append("anomalies")
     # Sets, because there are few different users and sets of chips.
@@ -65,7 +68,10 @@ def columns(width: int, processes: list[ProcessRow], names: Names, branches: boo
     called = {process["name"] or "" for process in processes}
     widths = [max(map(cells, texts), default=0) for texts in (users, called, chips, sources)]
     widths[1] += _TREE_COLUMNS if branches else 0
-    return [column for column in _columns(width >= WIDE_COLUMNS, *widths) if column.name not in blank]
+    found = [column for column in _columns(width >= WIDE_COLUMNS, *widths) if column.name not in blank]
+    if inexact:  # room for the sign of a lower limit
+        found = [one._replace(low=one.low + 2, high=one.high + 2) if one.name in _PEAKS else one for one in found]
+    return found
 
 
 def _columns(wide: bool, user: int = 0, name: int = 0, chips: int = 0, sources: int = 0) -> tuple[Column, ...]:
@@ -159,7 +165,8 @@ def parts(key: Hashable, process: ProcessRow, names: Names) -> Iterator[Entry]:
     """Rows for the memory of a process by chip and kind; chips with equal amounts share a row."""
     groups: dict[Hashable, list[ChipShare]] = {}
     for share in sorted(process["chips"], key=lambda share: names.order(share["chip"])):
-        alike = (*(share[pool] for pool in _POOLS), tuple(share["kinds"].items()), share["source"])
+        amounts = [(share[pool], limit_of(share, pool)) for pool in _POOLS]
+        alike = (*amounts, tuple(share["kinds"].items()), share["source"])
         groups.setdefault(alike, []).append(share)
     for number, shares in enumerate(groups.values()):
         chip_ids = tuple(share["chip"] for share in shares)
@@ -253,11 +260,19 @@ class ProcessRows:
         shares = process["chips"]
         all_known = None not in found and len(found) == len(chip_ids)
         if pool.startswith("peak") and len(found) > 1:
-            return f"{self._mark('<')}{self._size(size)} " if all_known else "- "
+            most = sum(limit_of(share, pool) or one or 0 for one, share in zip(found, shares))
+            return f"{self._mark('<')}{self._size(most)} " if all_known else "- "
         turns = pool.endswith("l1") and any(
             in_turns(pool, one, self._chips.get(share["chip"]), process["state"]) for one, share in zip(found, shares)
         )
-        return self._size(size) + self._mark("*" if turns else " " if all_known else "+")
+        text = self._peak(size, limit_of(shares[0], pool))
+        return text + self._mark("*" if turns else " " if all_known else "+")
+
+    def _peak(self, size: int | None, at_most: int | None) -> str:
+        """A size, with a sign if it is a peak that is not exact."""
+        if at_most is not None:
+            self._mark(lower_limit("", ascii=self._style.ascii))
+        return peak_text(self._size(size), at_most, ascii=self._style.ascii)
 
     def _part(self, entry: Entry, share: ChipShare) -> Row:
         spans: list[Span] = []
@@ -280,6 +295,7 @@ class ProcessRows:
                 continue
             chip, state = self._chips.get(share["chip"]), entry.process["state"]
             turns = entry.kind is None and in_turns(name, found[name], chip, state)
-            text = self._size(found[name]) + self._mark("*" if turns else " ")
+            limit = limit_of(share, name) if entry.kind is None else None
+            text = self._peak(found[name], limit) + self._mark("*" if turns else " ")
             spans.append((text, "" if entry.kind is None else "dim"))
         return line(spans, self._part_placed, self._style.width, self._style)

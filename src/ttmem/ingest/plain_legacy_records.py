@@ -2,8 +2,8 @@
 """Applies legacy records to the account in one loop while they are plain: the hot path of a socket.
 
 A record is *plain* if it is an allocation or a free of a buffer, can have one meaning only, and its device has had a
-buffer of this kind before. The loop gives the same result as `Ledger.allocated` and `Ledger.freed`, to which all other
-buffers are left.
+buffer of this kind before; and if no total reaches a new high by it, and no allocation leaves that was part of a peak.
+The loop gives the same result as `Ledger.allocated` and `Ledger.freed`, to which all other buffers are left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ttmem.account.allocations import Allocation, Holding
 from ttmem.account.entities import Source
-from ttmem.account.leaf_runs import Run, Runs
+from ttmem.account.leaf_runs import LeafRun, LeafRuns
 from ttmem.account.ledger import Ledger
 from ttmem.model.core_sets import split_core_id
 from ttmem.model.geometry import noc_limits
@@ -32,8 +32,8 @@ def apply_plain(ledger: Ledger, time: float, source: Source, pid: int, records: 
     kinds, spaces = BUFFER_KINDS, SPACE_OF
     largest, most = ledger.limits.size, ledger.limits.allocations_per_process
     seq, count = ledger.seq, process.count
-    runs = Runs()
-    devices: dict[int, tuple[Holding, list[Run | None]]] = {}  # with a run for each code that occurred
+    runs = LeafRuns()
+    devices: dict[int, tuple[Holding, list[LeafRun | None]]] = {}  # with a run for each code that occurred
     last: int | None = None
     try:
         for record in records:
@@ -53,20 +53,25 @@ def apply_plain(ledger: Ledger, time: float, source: Source, pid: int, records: 
                 leaf = holding.leaves[code]
                 if leaf is None:
                     return record
-                run = by_code[code] = runs.begin(leaf)
+                run = LeafRun(holding, kinds[code], leaf)
+                if not runs.begin(run):
+                    return record
+                by_code[code] = run
             key = address << 2 | spaces[code]
             if op == _ALLOC:
-                if key in buffers or not address or not 0 < size <= largest or count >= most:
+                used = run.used + size
+                if used > run.room or key in buffers or not address or not 0 < size <= largest or count >= most:
                     return record
                 if code == _L1 and address > 0xFFFFFFFF and _is_core_write(holding, address):
                     return record
                 seq += 1
                 count += 1
-                buffers[key] = Allocation(holding, kinds[code], address, size, seq, time, None)
-                run.add(size, seq, time)
+                buffers[key] = Allocation(holding, run.kind, address, size, seq, time, None)
+                run.used = used
+                run.unknown += 1
             elif op == _FREE:
                 allocation = buffers.get(key)
-                if allocation is None or allocation.kind is not kinds[code]:
+                if allocation is None or allocation.kind is not run.kind or allocation.born <= run.watch:
                     return record
                 if allocation.refs != 1 or allocation.extra is not None:
                     return record
@@ -76,7 +81,8 @@ def apply_plain(ledger: Ledger, time: float, source: Source, pid: int, records: 
                 count -= 1
                 del buffers[key]
                 allocation.refs = 0
-                run.remove(allocation)
+                run.used -= allocation.size
+                run.unknown -= 1
                 holding.note_freed(address)
                 if device:
                     source.frees_elsewhere = True

@@ -11,15 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.recordings import state
+from tests.whole_account import everything, take_highs
 from ttmem.account.ledger import Ledger
-from ttmem.account.saved_history import saved
 from ttmem.account.state import Limits
-from ttmem.account.totals import Total
-from ttmem.documents.peaks import peaks
 from ttmem.ingest import client_messages
 from ttmem.ingest.client_messages import ClientMessages
-from ttmem.ingest.plain_buffers import apply_plain
+from ttmem.ingest.plain_legacy_records import apply_plain
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.model.core_sets import core_id
@@ -62,38 +59,10 @@ class Account:
         self.sink.apply(self.time, None if isinstance(event, PeaksReset) else self.source, event)
 
     def sample(self) -> list[int]:
-        return [total.take_high() for total in self.totals()]
-
-    def totals(self) -> list[Total]:
-        found = dict.fromkeys(total for chip in self.ledger.chips.values() for total in chip.totals())
-        for share in self.source.process.shares.values():
-            found.update(dict.fromkeys(share.pools))
-        for holding in self.source.holdings.values():
-            found.update(dict.fromkeys(leaf for leaf in holding.leaves if leaf is not None))
-        return list(found)
+        return take_highs(self.source)
 
     def picture(self) -> object:
-        """Everything that events change."""
-        ledger, source = self.ledger, self.source
-        return (
-            ledger.seq,
-            dict(ledger.anomalies),
-            source.process.count,
-            source.frees_elsewhere,
-            source.process.claimed,
-            state(ledger),
-            saved(ledger),
-            peaks(ledger),
-            [
-                (total.used, total.unknown, total.high, total.watch, [gone[:2] for gone in sorted(total.recent.gone)])
-                for total in self.totals()
-            ],
-            [
-                (holding.freed, holding.freed_before, holding.unplaced, list(holding.buffers),
-                 [(one.refs, one.born, one.kind) for one in holding.buffers.values()])
-                for holding in source.holdings.values()
-            ],
-        )  # fmt: skip
+        return everything(self.ledger, self.source)
 
 
 records = st.builds(

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a resync in steps: the same account as at once, and other clients are served in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.recordings import state
+from ttmem.account import resync
+from ttmem.account.entities import Source
+from ttmem.account.ledger import Ledger
+from ttmem.ingest.client_messages import ClientMessages
+from ttmem.ingest.rings import Rings
+from ttmem.ingest.sink import Sink
+from ttmem.model.events import (
+    Allocated,
+    DeviceClosed,
+    Event,
+    Extra,
+    ProgramDestroyed,
+    ResyncBegin,
+    ResyncEnd,
+    ResyncStep,
+)
+from ttmem.model.identity import ProcessInfo
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.wire.client_encode import encode
+
+GENERATION = 2
+DEVICES: tuple[Any, ...] = (0, 1, (0, 1))
+
+
+class Account:
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.source = self.ledger.source(0.0, ProcessInfo(1, 1), "client", Confidence.EXACT)
+        self.time = 0.0
+
+    def apply(self, event: Event) -> None:
+        self.time += 1.0
+        self.ledger.apply(self.time, self.source, event)
+
+    def step(self) -> None:
+        """No time passes, so that both accounts have the same times."""
+        self.ledger.apply(self.time, self.source, ResyncStep(GENERATION))
+
+    def picture(self) -> object:
+        chips = self.ledger.chips.values()
+        peaks = [[(total.peak.value, total.reserved_peak) for total in chip.totals()] for chip in chips]
+        holdings = self.source.holdings.values()
+        assert all(holding.unplaced.keys() <= holding.buffers.keys() for holding in holdings)
+        counts = [(holding.per_core, len(holding.unplaced), set(holding.programs)) for holding in holdings]
+        return state(self.ledger), peaks, counts, self.source.process.count, self.ledger.live_count()
+
+
+def allocated(device: Any, kind: Kind, place: int, program: int) -> Allocated:
+    """At place 0 is no address."""
+    part = kind is Kind.CB
+    extra = None if part else Extra(64, per_core=place == 3)
+    return Allocated(device, kind, 4096 * place, 32, program if part else 0, 0 if part or not place else 1, extra)
+
+
+things = st.builds(
+    allocated,
+    st.sampled_from(DEVICES),
+    st.sampled_from([Kind.DRAM, Kind.L1, Kind.CB]),
+    st.integers(0, 6),
+    st.integers(1, 2),
+)
+removals = st.builds(DeviceClosed, st.sampled_from(DEVICES)) | st.builds(
+    ProgramDestroyed, st.sampled_from(DEVICES), st.integers(1, 2)
+)
+# What is known when the resync begins, what is reported again, and what happens between steps.
+stories = st.tuples(
+    st.lists(things, max_size=30), st.lists(things, max_size=10), st.lists(things | removals, max_size=8)
+)
+
+
+@settings(max_examples=150)
+@given(stories, st.integers(1, 5), st.integers(0, 12))
+def test_steps_make_no_difference(story: Any, size: int, more: int) -> None:
+    held, again, between = story
+    at_once, stepwise = Account(), Account()
+    for account in (at_once, stepwise):
+        for event in (*held, ResyncBegin(GENERATION), *again):
+            account.apply(event)
+    with mock.patch.object(resync, "STEP_ALLOCATIONS", size):
+        for event in between:
+            stepwise.step()
+            for account in (at_once, stepwise):
+                account.apply(event)
+        for _ in range(more):
+            stepwise.step()
+        for account in (at_once, stepwise):
+            account.apply(ResyncEnd(GENERATION))
+    assert stepwise.picture() == at_once.picture()
+
+
+def test_a_step_of_another_resync_is_ignored() -> None:
+    account = Account()
+    account.apply(Allocated(0, Kind.DRAM, 4096, 64))
+    for event in (ResyncStep(GENERATION), ResyncBegin(GENERATION), ResyncStep(GENERATION + 1)):
+        account.apply(event)
+        assert account.ledger.live_count() == 1
+    account.apply(ResyncStep(GENERATION))
+    assert account.ledger.live_count() == 0
+
+
+class Client:
+    """A connection of a client, and the server's side of it."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.sink = Sink(self.ledger, now=lambda: 1.0)
+        self.source: Source = self.ledger.source(0.0, ProcessInfo(1, 1), "client", Confidence.EXACT)
+        self._messages = ClientMessages(
+            self.sink, Rings(self.sink), answer=lambda record, size: None, dump=lambda op: None, machine=[], root="/"
+        )
+        self._peer: Any = SimpleNamespace(info=ProcessInfo(1, 1), sources={"client": self.source})
+        self.connection: Any = SimpleNamespace(
+            pending=None, source_name="client", confidence=Confidence.EXACT, close_descriptors=lambda: None
+        )
+
+    def send(self, *events: Event, deadline: float) -> None:
+        assert self._messages.native(self.connection, map(encode, events), self._peer, deadline)
+
+    def turns(self) -> Iterator[None]:
+        """The turns until everything that was sent is applied. The time of each of them is over at once."""
+        while (waiting := self.connection.pending) is not None:
+            assert self._messages.native(self.connection, waiting[0], waiting[1], -1.0)
+            yield
+
+
+def test_the_end_of_a_large_resync_takes_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "STEP_ALLOCATIONS", 10)
+    client = Client()
+    seen: list[type] = []
+    client.sink.add_observer(lambda time, source, event, allocation: seen.append(type(event)))
+    kept = [Allocated(0, Kind.DRAM, 4096 * place, 64, refs=1) for place in range(5)]
+    gone = [Allocated(0, Kind.DRAM, 1 << 20 | 4096 * place, 64, refs=1) for place in range(95)]
+    client.send(ResyncBegin(1), *kept, *gone, ResyncEnd(1), ResyncBegin(2), *kept, deadline=1e12)
+    client.send(ResyncEnd(2), Allocated(0, Kind.DRAM, 8, 64), deadline=-1.0)
+    live = [client.ledger.live_count(), *(client.ledger.live_count() for _ in client.turns())]
+    assert max(before - after for before, after in pairwise(live)) <= 10
+    assert live[-1] == 6
+    assert seen[-2:] == [ResyncEnd, Allocated]
+    assert seen.count(ResyncStep) > 5
+
+
+def test_a_small_resync_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "STEP_ALLOCATIONS", 10)
+    client = Client()
+    seen: list[type] = []
+    client.sink.add_observer(lambda time, source, event, allocation: seen.append(type(event)))
+    client.send(ResyncBegin(1), Allocated(0, Kind.DRAM, 4096, 64), ResyncEnd(1), deadline=1e12)
+    assert seen == [ResyncBegin, Allocated, ResyncEnd]
