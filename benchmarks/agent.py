@@ -23,14 +23,14 @@ EVENTS = 2_000_000
 COLD_EVENTS = 2_000
 COUNTED_EVENTS = 100_000
 RECORDS = 60_000  # less than the ring holds
-PAIRS = 200
+PAIRS = 800
 LOOP_PROCESSES = 9
 COUNTED_OPERATIONS = (200, 800)
 UID_SEED = 77
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
-    program = _build(folder)
+    program = build(folder)
     _cost(report, program, rounds)
     _instructions(report, program, folder)
     _meters(report, folder)
@@ -39,7 +39,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
     _counted_loop(report, folder)
 
 
-def _build(folder: Path) -> Path:
+def build(folder: Path) -> Path:
     flags = ["-std=c++17", "-O2", "-Wall"]
     library, program = folder / "libtt_metal.so", folder / "agent_events"
     shared = ["-fPIC", "-shared", "-Wl,-soname,libtt_metal.so"]
@@ -106,13 +106,17 @@ def _instructions(report: Report, program: Path, folder: Path) -> None:
     report.figure("instructions", f"{(totals[1] - totals[0]) / COUNTED_EVENTS:.0f}")
 
 
-def _meters(report: Report, folder: Path) -> None:
-    report.title("The agent's meters: nanoseconds for adding and removing a buffer, best of many short runs")
+def build_meters(folder: Path) -> Path:
     program = folder / "meter_cost"
     sources = [PROGRAMS / "meter_cost.cpp", *(NATIVE / name for name in ("clock.cpp", "metering.cpp", "store.cpp"))]
     flags = ["-std=c++17", "-O2", "-Wall", f"-iquote{NATIVE}", "-lpthread"]
     subprocess.run(["g++", *flags, "-o", program, *sources], check=True)
-    done = subprocess.run([program], capture_output=True, text=True, check=True)
+    return program
+
+
+def _meters(report: Report, folder: Path) -> None:
+    report.title("The agent's meters: nanoseconds for adding and removing a buffer, best of many short runs")
+    done = subprocess.run([build_meters(folder)], capture_output=True, text=True, check=True)
     costs = {}
     for line in done.stdout.splitlines():
         chips, plain, with_programs = line.split()

@@ -12,13 +12,13 @@ import json
 import subprocess
 import sys
 import time
-from asyncio.events import Handle
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from tests.snapshots import counters, driver_chip, holder, machine, slot
 
+from benchmarks.loop_watch import LoopWatch
 from benchmarks.report import Report, spread
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
@@ -175,7 +175,7 @@ async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
     out: dict[str, Any] = {each: {"holds": [], "took": []} for each in paths}
     for _ in range(rounds):
         for each in paths:
-            with _Watch() as watch:
+            with LoopWatch() as watch:
                 began = time.monotonic()
                 await asyncio.to_thread(get, each, socket_path=api_path(path), timeout=120)
                 out[each]["took"].append(time.monotonic() - began)
@@ -187,26 +187,6 @@ async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
     server.stop()
     await serving
     return out
-
-
-class _Watch:
-    """Times every callback of the loop."""
-
-    longest = 0.0
-
-    def __enter__(self) -> _Watch:
-        self._run = run = Handle._run
-
-        def timed(handle: Handle) -> None:
-            began = time.thread_time()
-            run(handle)
-            self.longest = max(self.longest, time.thread_time() - began)
-
-        Handle._run = timed  # type: ignore[assignment, method-assign]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        Handle._run = self._run  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

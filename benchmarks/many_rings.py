@@ -9,23 +9,20 @@ rings are full, and all processes are killed at the same time.
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests import ring_writers
+from tests.ring_writers import RingWriter, Written
 from tests.support import Server
 
 from benchmarks.report import Report, spread
 from benchmarks.server_loops import cpu_seconds, losses
 
-_SOURCE = Path(__file__).parent / "programs" / "ring_load.cpp"
-_NATIVE = Path(__file__).parent.parent / "native" / "src"
+build = ring_writers.build
 _RINGS = 32
 _CHIP_ID = 77000
 _CALM_RATE = 1_000  # records per second of one ring
@@ -40,39 +37,6 @@ _SETTLE_SECONDS = 120.0  # at most, for the rest of the rings
 _ANSWER_BUDGET_MS = 1000.0
 _FILL_RATE, _FILL_SECONDS = 100_000, 0.55  # nearly a ring
 _DEATH_BUDGET_SECONDS = 3.0
-
-
-class Written(NamedTuple):
-    """What a writer reports."""
-
-    records: int
-    dram: int
-    l1: int
-    peak_dram: int
-    peak_l1: int
-
-
-class _Writer:
-    """One process with one ring."""
-
-    def __init__(self, program: Path, number: int, server: Server) -> None:
-        self.chip = str(_CHIP_ID + number)
-        command = [str(program), self.chip]
-        env = {**os.environ, "TTMEM_SOCKET": server.path}
-        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.answer()
-
-    def say(self, rate: int) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{rate}\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> Written:
-        assert self.process.stdout is not None
-        return Written(*map(int, self.process.stdout.readline().split()))
-
-    def end(self) -> None:
-        self.process.communicate()
 
 
 class _Stream:
@@ -117,7 +81,7 @@ class _Load(NamedTuple):
     dropped: int  # records of all rings
     small_dropped: int  # of these, of the ring that writes fewer
     small_exact: bool  # its bytes, before the end of the load
-    shed: str  # `behind` and `shed` at the end of the load
+    shed: str  # `unread` and `shed` at the end of the load
     after: dict[str, Any]  # the snapshot after the last record
     settled: float  # seconds until the server had read the rest of the rings
     written: list[Written]
@@ -125,12 +89,12 @@ class _Load(NamedTuple):
 
 def run(report: Report, folder: Path, rounds: int) -> None:
     report.title(f"{_RINGS} rings at {_FULL_RATE:,} records/s each, one at {_SMALL_RATE:,}, and requests at 2 Hz")
-    program = _build(folder)
+    program = build(folder)
     own = folder / "many-rings"
     own.mkdir()
     server = Server(own, "--quiet")
     try:
-        with _writers(program, server) as writers:
+        with ring_writers.ring_writers(program, server, range(_CHIP_ID, _CHIP_ID + _RINGS + 1)) as writers:
             calm = _load(server, writers, _CALM_RATE, _CALM_SECONDS, stream=True)
             _print(report, f"calm, {_CALM_RATE:,} records/s each, a stream", calm)
             report.budget("many rings, calm: records dropped", calm.dropped, 0, "records")
@@ -143,7 +107,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
         server.stop()
 
 
-def _die_at_once(report: Report, server: Server, writers: list[_Writer]) -> None:
+def _die_at_once(report: Report, server: Server, writers: list[RingWriter]) -> None:
     """Kill all writers while nothing of their rings is read, and wait until none of them is listed as tracked."""
     before = _settle(server, writers)
     with server.stopped():
@@ -163,7 +127,7 @@ def _die_at_once(report: Report, server: Server, writers: list[_Writer]) -> None
             break
         time.sleep(_REQUEST_SECONDS / 10)
     seconds = time.monotonic() - began
-    wrong = sum(not _exact(row, one, peaks=True) for row, one in zip(rows, written, strict=True))
+    wrong = sum(not one.has_peaks_of(row) for row, one in zip(rows, written, strict=True))
     dropped = sum(_dropped(after, writers)) - sum(_dropped(before, writers))
     report.figure(
         "full rings of dead processes: seconds until all have exited",
@@ -175,7 +139,7 @@ def _die_at_once(report: Report, server: Server, writers: list[_Writer]) -> None
     report.budget("many rings, all die: processes with wrong peaks", wrong, 0, "processes")
 
 
-def _judge(report: Report, name: str, load: _Load, writers: list[_Writer]) -> None:
+def _judge(report: Report, name: str, load: _Load, writers: list[RingWriter]) -> None:
     report.budget(f"{name}: CPU of the server", load.cpu, 100, "% of a core")
     report.budget(f"{name}: slowest answer", 1e3 * _slowest(load), _ANSWER_BUDGET_MS, "ms")
     if load.read / len(writers) > _SMALL_RATE:
@@ -186,25 +150,7 @@ def _judge(report: Report, name: str, load: _Load, writers: list[_Writer]) -> No
     report.budget(f"{name}: processes with wrong bytes or peaks", max(wrong), 0, "processes")
 
 
-def _build(folder: Path) -> Path:
-    program = folder / "ring_load"
-    sources = [_SOURCE, *(_NATIVE / f"{name}.cpp" for name in ("connect", "meshes", "metering", "store"))]
-    flags = ["-std=c++17", "-O2", "-Wall", f"-iquote{_NATIVE}"]
-    subprocess.run(["g++", *flags, "-o", program, *sources, "-lpthread"], check=True)
-    return program
-
-
-@contextmanager
-def _writers(program: Path, server: Server) -> Iterator[list[_Writer]]:
-    with ExitStack() as stack:
-        writers = []
-        for number in range(_RINGS + 1):
-            writers.append(_Writer(program, number, server))
-            stack.callback(writers[-1].end)
-        yield writers
-
-
-def _load(server: Server, writers: list[_Writer], rate: int, seconds: float, *, stream: bool) -> _Load:
+def _load(server: Server, writers: list[RingWriter], rate: int, seconds: float, *, stream: bool) -> _Load:
     before = _settle(server, writers)
     reader = _Stream(server) if stream else None
     first = _set_rates(writers, rate)
@@ -238,7 +184,7 @@ def _load(server: Server, writers: list[_Writer], rate: int, seconds: float, *, 
         lost_events=reader.lost if reader is not None else None,
         dropped=sum(dropped),
         small_dropped=dropped[-1],
-        small_exact=_exact(_rows(end, writers)[-1], small, peaks=False),
+        small_exact=small.has_bytes_of(_rows(end, writers)[-1]),
         shed=losses(end),
         after=after,
         settled=time.monotonic() - stopped,
@@ -246,14 +192,14 @@ def _load(server: Server, writers: list[_Writer], rate: int, seconds: float, *, 
     )
 
 
-def _set_rates(writers: list[_Writer], rate: int) -> list[Written]:
+def _set_rates(writers: list[RingWriter], rate: int) -> list[Written]:
     """The last ring writes at its own rate whenever the others write."""
     for writer in writers:
         writer.say(_SMALL_RATE if rate and writer is writers[-1] else rate)
     return [writer.answer() for writer in writers]
 
 
-def _settle(server: Server, writers: list[_Writer]) -> dict[str, Any]:
+def _settle(server: Server, writers: list[RingWriter]) -> dict[str, Any]:
     """Wait until every ring is known and has been read, and the account does not change any more."""
     end = time.monotonic() + _SETTLE_SECONDS
     events = -1
@@ -267,26 +213,19 @@ def _settle(server: Server, writers: list[_Writer]) -> dict[str, Any]:
         events = snapshot["server"]["events"]
 
 
-def _rows(snapshot: dict[str, Any], writers: list[_Writer]) -> list[dict[str, Any]]:
+def _rows(snapshot: dict[str, Any], writers: list[RingWriter]) -> list[dict[str, Any]]:
     rows = {row["pid"]: row for row in snapshot["processes"]}
     return [rows[writer.process.pid] for writer in writers if writer.process.pid in rows]
 
 
-def _dropped(snapshot: dict[str, Any], writers: list[_Writer]) -> list[int]:
+def _dropped(snapshot: dict[str, Any], writers: list[RingWriter]) -> list[int]:
     return [row["anomalies"]["dropped"] for row in _rows(snapshot, writers)]
 
 
-def _wrong(load: _Load, writers: list[_Writer], *, peaks: bool) -> int:
+def _wrong(load: _Load, writers: list[RingWriter], *, peaks: bool) -> int:
     """Processes whose bytes or peaks are not those of their writer."""
     pairs = zip(_rows(load.after, writers), load.written, strict=True)
-    return sum(not _exact(row, written, peaks=peaks) for row, written in pairs)
-
-
-def _exact(row: dict[str, Any], written: Written, *, peaks: bool) -> bool:
-    (share,) = row["chips"]
-    if peaks:
-        return bool((share["peak_dram"], share["peak_l1"]) == (written.peak_dram, written.peak_l1))
-    return bool((share["dram"], share["l1"]) == (written.dram, written.l1))
+    return sum(not (written.has_peaks_of(row) if peaks else written.has_bytes_of(row)) for row, written in pairs)
 
 
 def _slowest(load: _Load) -> float:

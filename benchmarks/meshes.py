@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import mesh_rings
 from benchmarks.report import Report
 
+Times = list[tuple[int, bool, list[float]]]  # chips, whether each has programs of its own, seconds of CPU of a record
 _CHIPS = (1, 2, 8, 32)
+_MOST_RATIO = 1.3
+_LOOKS = (4, 50)  # in which a reader of a ring reads a block of records
 _MEASURE = """
 import json, sys, time
 from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramRun, WorkloadRun
@@ -89,8 +93,20 @@ def _measure(chips: Sequence[int], rounds: int) -> Any:
 
 def run(report: Report, folder: Path, rounds: int) -> None:
     report.title("The account of a mesh: a cached operation, CPU of a record")
-    times = _measure(_CHIPS, rounds)
+    _ratios(report, "account: ", _measure(_CHIPS, rounds))
     sizes = [_measure([count], 0) for count in (_CHIPS[0], _CHIPS[-1])]
+    for count, size in zip((_CHIPS[0], _CHIPS[-1]), sizes):
+        report.figure(f"bytes a live allocation, {count} chip{'s' * (count > 1)}", f"{size:.0f}")
+    report.budget(
+        f"account: memory of a live allocation, {_CHIPS[-1]} chips over one", sizes[1] / sizes[0], _MOST_RATIO, "x"
+    )
+    for looks in _LOOKS:
+        records = f"{mesh_rings.RECORDS // looks:,} records in a look"
+        report.title(f"The same from an agent's ring into the account, as a server reads it, {records}")
+        _ratios(report, f"ring into the account, {records}: ", mesh_rings.measure(_CHIPS, rounds, looks))
+
+
+def _ratios(report: Report, what: str, times: Times) -> None:
     one = {per_chip: values for count, per_chip, values in times if count == 1}
     for per_chip in (False, True):
         for count, kind, values in times:
@@ -102,7 +118,4 @@ def run(report: Report, folder: Path, rounds: int) -> None:
                 f"{name}, us", f"{statistics.median(values) * 1e6:.2f}", f"{ratio:.2f} times that of one chip"
             )
             if count == _CHIPS[-1]:
-                report.budget(f"account: a record of {name}, over one chip", ratio, 1.3, "x")
-    for count, size in zip((_CHIPS[0], _CHIPS[-1]), sizes):
-        report.figure(f"bytes a live allocation, {count} chip{'s' * (count > 1)}", f"{size:.0f}")
-    report.budget(f"account: memory of a live allocation, {_CHIPS[-1]} chips over one", sizes[1] / sizes[0], 1.3, "x")
+                report.budget(f"{what}a record of {name}, over one chip", ratio, _MOST_RATIO, "x")

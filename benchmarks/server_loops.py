@@ -69,10 +69,15 @@ def cpu_seconds(pid: int) -> float:
 
 
 def losses(snapshot: dict[str, Any]) -> str:
-    """Losses of all processes in one text; the latter two only if the server reports them."""
+    """Losses of all processes in one text: dropped records, and the sources that have unread records or are shed."""
     rows = snapshot["processes"]
+    sources = [source for row in rows for source in row["sources"]]
     parts = [f"{sum(row['anomalies']['dropped'] for row in rows):,} dropped"]
-    parts += (f"{key} {[row[key] for row in rows]}" for key in ("behind", "shed") if any(row.get(key) for row in rows))
+    parts += (
+        f"{key} {[source[key] for source in sources]}"
+        for key in ("unread", "shed")
+        if any(source[key] for source in sources)
+    )
     return ", ".join(parts)
 
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A workload of the agent's own code without tt-metal: opens a mesh of one chip, hands its ring to the server that
-// TTMEM_SOCKET names, and allocates and frees at a given rate. Usage: ring_load CHIP_ID
+// TTMEM_SOCKET names, and allocates and frees at a given rate, in bursts. Usage: ring_load CHIP_ID [MICROSECONDS]
+// from one burst to the next.
 //
 // A line of standard input is a number of records per second, 0 for a pause. The answer to each is a line with what was
 // true before: records written, bytes in DRAM and L1, and the peaks of both.
@@ -16,18 +17,21 @@
 #include <utility>
 #include <vector>
 
+#include "clock.h"
 #include "connect.h"
 #include "meshes.h"
 #include "store.h"
 
 using ttmem::Kind;
+using ttmem::monotonic_time;
 using ttmem::Record;
 using ttmem::Store;
 
 namespace {
 
 constexpr uint64_t kSecond = 1000000000;
-constexpr long kBurst = 5000000;  // nanoseconds between two bursts
+constexpr long kMicrosecond = 1000;
+constexpr long kBurst = 5000;  // microseconds between two bursts
 constexpr size_t kMostLive = 200;
 constexpr uint64_t kUnit = 32;
 constexpr uint32_t kBanks[] = {12, 64};  // of DRAM and L1
@@ -116,7 +120,7 @@ uint16_t open_chip(Store& store, ttmem::Meshes& meshes, uint64_t chip_id) {
 
 int main(int argc, char** argv) {
     static Store store;
-    if (argc != 2 || !store.create(static_cast<uint32_t>(getpid()))) {
+    if (argc < 2 || argc > 3 || !store.create(static_cast<uint32_t>(getpid()))) {
         return 1;
     }
     store.header()->coverage = ~uint64_t{0} >> 52;
@@ -124,10 +128,11 @@ int main(int argc, char** argv) {
     Load load(store, open_chip(store, meshes, std::strtoull(argv[1], nullptr, 10)));
     link_up(store);
     load.print();
-    uint64_t rate = 0, began = Store::now(), written = 0;
+    const long burst = argc == 3 ? std::strtol(argv[2], nullptr, 10) : kBurst;
+    const timespec pause{0, burst * kMicrosecond};
+    uint64_t rate = 0, began = monotonic_time(), written = 0;
     for (;;) {
         pollfd asked{0, POLLIN, 0};
-        const timespec pause{0, kBurst};
         if (ppoll(&asked, 1, rate > 0 ? &pause : nullptr, nullptr) > 0) {
             char line[64];
             const ssize_t got = read(0, line, sizeof(line) - 1);
@@ -136,12 +141,12 @@ int main(int argc, char** argv) {
             }
             line[got] = 0;
             rate = std::strtoull(line, nullptr, 10);
-            began = Store::now();
+            began = monotonic_time();
             written = 0;
             load.print();
             continue;
         }
-        const uint64_t due = (Store::now() - began) * rate / kSecond;  // also what a busy machine made late
+        const uint64_t due = (monotonic_time() - began) * rate / kSecond;  // also what a busy machine made late
         load.write(due - written);
         written = due;
     }
