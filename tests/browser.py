@@ -144,6 +144,11 @@ class Tab:
         assert self.problems == []
         assert violations == []
 
+    def leave(self) -> None:
+        """Check the page and close it, before the server stops: otherwise its next question would be an error."""
+        self.check()
+        self.page.goto("about:blank")
+
     def check_width(self) -> None:
         """Fails if the page scrolls sideways, or if an element is cut at its right edge. Canvases follow later."""
         fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
