@@ -53,10 +53,10 @@ class RingRecording:
             copier.flush(self.blocks)
             assert copier.write_table(self.blocks)
 
-    def history(self, time: float, ledger: Ledger, positions: list[int]) -> None:
+    def history(self, time: float, ledger: Ledger, positions: list[int], events: int = 0) -> None:
         """What `Recorder.remember` writes."""
         rings = {str(number): last for number, last in enumerate(positions, 1)}
-        past = {"time": time, "rings": rings, "known": len(rings), "events": 0, "account": saved(ledger)}
+        past = {"time": time, "rings": rings, "known": len(rings), "events": events, "account": saved(ledger)}
         self.blocks.write(BlockType.HISTORY, json.dumps(past).encode(), time=time)
 
     def recording(self) -> Recording:

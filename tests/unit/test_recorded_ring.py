@@ -128,6 +128,23 @@ def test_a_gap_is_a_gap(agents: Callable[[], Agent], before: int) -> None:  # no
     assert ledger.anomalies["dropped"] == last - first + 2, "the table is exact at the record after the gap"
 
 
+def test_until_the_end_of_a_gap_the_state_is_that_before_it(agents: Callable[[], Agent]) -> None:  # noqa: F811
+    """What the table has is not older than the table, although everything in it may be."""
+    agent = agents()
+    agent.opened()
+    agent.allocate(1, 111)
+    agent.allocate(2, 222)
+    recorded = RingRecording(agent)
+    recorded.poll(flush=True)
+    agent.free(2)
+    lost = agent.clock
+    agent.churn(4 * SLOTS)
+    recording = recorded.recording()
+    for time, sizes in ((lost, [111, 222]), (agent.clock - 1000, [111, 222]), (agent.clock, [111])):
+        live = recording.at(time * 1e-9 + 1e-7).ledger.allocations()
+        assert sorted(one.size for one in live) == sizes
+
+
 def test_a_table_that_lags_behind_the_ring(agents: Callable[[], Agent]) -> None:  # noqa: F811
     """An agent writes a record before it changes the table; both may be copied in between."""
     agent = agents()

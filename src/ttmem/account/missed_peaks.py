@@ -51,6 +51,8 @@ def _give_own_totals(state: AccountState, time: float, source: Source, event: Ca
     What was allocated and freed among the lost records may have been the first of its kind, or the first that lay on
     some of the devices only.
     """
+    if event.unmetered:
+        _give_totals_of_all_kinds(state, time, source)
     devices_of: dict[Kind, Counter[Total | None]] = {}  # the number of devices that share each total of a kind
     for high in event.highs:
         if not high.ever or high.gauge not in KIND_BY_LABEL:
@@ -68,6 +70,15 @@ def _give_own_totals(state: AccountState, time: float, source: Source, event: Ca
             devices_of.pop(kind, None)
 
 
+def _give_totals_of_all_kinds(state: AccountState, time: float, source: Source) -> None:
+    """Any kind may have been among the lost records, on any device."""
+    for kind in sorted(source.covered):
+        devices = [*source.holdings.values()] + [state.holding(source, number) for number in source.process.numbers]
+        for holding in devices:
+            if holding is not None and any((number, kind) not in source.totals for number in holding.numbers):
+                new_leaf(holding, kind, state.seq, time)
+
+
 class _CatchUp:
     """Raises the peaks of a process, and of the chips that it uses, to those among the lost records."""
 
@@ -77,7 +88,7 @@ class _CatchUp:
         self._source = source
         self._event = event
         self._held_back = held_back
-        self._unmetered = _UNKNOWN if event.abandoned else _NOTHING
+        self._unmetered = _UNKNOWN if event.unmetered else _NOTHING
         self._totals = ProcessTotals()
         self._done: set[Total] = set()  # chips share totals
 

@@ -50,7 +50,8 @@ def caught_up(
 ) -> CaughtUp:
     """The event that ends a catch-up."""
     phases = _open_phases(found, lost.until, time_of)
-    return CaughtUp(since, _highs(found, lost, reset), phases, missed_phases, first, reset.until > lost.after)
+    was_reset = reset.until > lost.after
+    return CaughtUp(since, _highs(found, lost, reset), phases, missed_phases, first, was_reset, not found.groups)
 
 
 def _highs(found: Measured, lost: LostRecords, reset: ResetPosition) -> tuple[MissedHigh, ...]:
@@ -97,6 +98,12 @@ def _highest(windows: list[Window], meters: int) -> list[int]:
 def before_reset(event: CaughtUp) -> CaughtUp:
     """The peaks were reset after all lost records: none of these counts since then."""
     highs = tuple(high._replace(reset_at_least=0, reset_at_most=0) for high in event.highs)
+    return event._replace(highs=highs, reset=True)
+
+
+def amid_reset(event: CaughtUp) -> CaughtUp:
+    """The peaks were reset among the lost records, and it is not known where."""
+    highs = tuple(high._replace(reset_at_least=0, reset_at_most=high.at_most) for high in event.highs)
     return event._replace(highs=highs, reset=True)
 
 

@@ -213,7 +213,7 @@ class RingFold:
         """The ring is not read any more."""
         if self._in_gap:
             self._in_gap = False
-            self._emit(CaughtUp(self._time(self._last_time), (), (), 0, first=True, abandoned=True))
+            self._emit(CaughtUp(self._time(self._last_time), (), (), 0, first=True, unmetered=True))
 
     def _advance(self, first: int, applied: int) -> None:
         """So many records of the batch were applied, from this one on."""
@@ -335,12 +335,16 @@ class RingFold:
                 self._events.used = self._events.used or time is not None
                 yield now if time is None else self._time(time), event
         self._events.used = self._events.used or self._meshes.any_open
-        yield now, end if self._sink.ledger.peaks_since == reset else missed_highs.before_reset(end)
+        yield now, end if self._sink.ledger.peaks_since == reset else self._before_reset(end)
         self._in_gap = self._skip
         if self._skip:
             yield now, GapBegan()
         for event in self._uncertain():
             yield self._now(), event
+
+    def _before_reset(self, end: CaughtUp) -> CaughtUp:
+        """The peaks were reset after what was lost was copied."""
+        return missed_highs.before_reset(end)
 
     def _unseen_phases(self, began: int) -> int:
         return self._events.skip(began)

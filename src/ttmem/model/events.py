@@ -215,7 +215,7 @@ class CaughtUp(NamedTuple):
     missed_phases: int  # that began among the lost records and are not open any more
     first: bool  # the source was already there when its records were first read
     reset: bool = False  # the peaks were reset among the lost records
-    abandoned: bool = False  # the source is not read any more, and how high it was is not known
+    unmetered: bool = False  # how high it was among the lost records is not known
 
 
 class Uncertain(NamedTuple):

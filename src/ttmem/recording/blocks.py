@@ -51,6 +51,7 @@ class BlockType(IntEnum):
     EVENTS = 11
     SAMPLES = 12
     INDEX = 13
+    METERS = 14
 
 
 class RecordingError(ValueError):

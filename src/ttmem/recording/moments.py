@@ -153,7 +153,10 @@ def _peak(recording: Recording, what: str, find_chip: Callable[[str, Ledger], st
     if best is None or not _peak_of(best, label).value:
         raise MomentError(f"no {label} was allocated in it, so that has no peak")
     peak = _peak_of(best, label)
-    return peak_moment(label, best.id, peak.value, peak.time or recording.end)
+    if peak.time is None:
+        after = peak_moment(label, best.id, peak.value, recording.end)
+        return after._replace(words=f"after the lost records with the peak of {label} on chip {best.id}")
+    return peak_moment(label, best.id, peak.value, peak.time)
 
 
 def peak_moment(label: str, chip_id: str, value: int, time: float) -> Moment:

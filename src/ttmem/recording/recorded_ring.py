@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from struct import error as StructError
 from typing import NamedTuple
 
+from ttmem.ingest import missed_highs
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.ingest.sink import Sink
+from ttmem.model.events import CaughtUp, Event
 from ttmem.recording.blocks import Block, BlockType, RecordingError
 from ttmem.recording.columns import unpacked
 from ttmem.recording.event_entries import SourceName, source_name
@@ -32,12 +34,14 @@ from ttmem.wire.agent_ring import (
     Ring,
     RingError,
 )
-from ttmem.wire.ring_meters import Measured
+from ttmem.wire.meter_rows import MeterRows, unpacked_rows
+from ttmem.wire.ring_meters import Measured, decoded
 from ttmem.wire.table_copy import TableCopy
 
 _BLOCKS_KEPT = 4  # expanded
 _LAYOUT = ("ring_at", "ring_slots", "table_slots", "blobs_size", "meshes", "chips")
 _NEVER = 1 << 63
+_NO_METERS = Measured((), (), ())
 _WALL_TIME_ERROR = 4096  # nanoseconds: seconds since 1970 are not more precise as a float
 
 
@@ -138,12 +142,17 @@ class RecordedProcess:
 
     def time_of(self, sequence: int) -> float | None:
         """Wall time of a record, None if the recording does not have it."""
+        clock = self.clock_of(sequence)
+        return None if clock is None else clock * 1e-9 + self.offset
+
+    def clock_of(self, sequence: int) -> int | None:
+        """The agent's time of a record, None if the recording does not have it."""
         index = self.with_record(sequence)
         raw = None if index is None else self.raw_records(index)
         if index is None or raw is None or self.blocks[index].block.number > sequence:
             return None
         at = (sequence - self.blocks[index].block.number) * RECORD_SIZE
-        return int.from_bytes(raw[at + 8 : at + 16], "little") * 1e-9 + self.offset
+        return int.from_bytes(raw[at + 8 : at + 16], "little")
 
     @property
     def since(self) -> float:
@@ -182,6 +191,21 @@ class RecordedProcess:
             sequence = last
         return table
 
+    def meters_at(self, index: int) -> tuple[MeterRows, int] | None:
+        """The meters that were copied with a TABLE block, and how many phases had begun; None if it has none."""
+        table = self.blocks[index].block
+        for one in reversed(self.blocks[:index]):
+            if one.block.type == BlockType.METERS and one.block.last == table.last:
+                raw = self.payload(one)
+                try:
+                    return None if raw is None else unpacked_rows(raw)
+                except ValueError as error:
+                    self._damaged(one, str(error))
+                    return None
+            if one.block.type == BlockType.TABLE:
+                break
+        return None
+
     def _damaged(self, one: Placed, text: str) -> None:
         if one.block.at not in self._noted:
             self._noted.add(one.block.at)
@@ -192,8 +216,13 @@ class RecordedRing(Ring):
     """A reader's view of one recorded agent, for `RingFold`."""
 
     def __init__(self, process: RecordedProcess, table: int | None = None) -> None:
-        """``table`` is the index of the TABLE block to begin with; None: begin with the first record."""
+        """``table`` is the index of the TABLE block to begin with; None: begin with the first record.
+
+        A reader that begins with a table gets the past from elsewhere, so the meters of that table are left out.
+        """
         self.process = process
+        self.past_is_known = table is not None
+        self.meters: tuple[MeterRows, int] | None = None  # of the last table that was read
         self._image = bytearray(process.header)
         self._chip_rows = b""
         layout = self._layout()
@@ -292,11 +321,12 @@ class RecordedRing(Ring):
                 table = process.table_at(index)
                 if table is not None:
                     self._table = None
+                    self.meters = None if self.past_is_known else process.meters_at(index)
                     self.cursor = process.blocks[index].block.last
                     self._apply_up_to(index)
                     following = process.with_record(self.cursor + 1)
                     self._next = index if following is None else following
-                    self.clock = max(self.clock, max((record.time for record in table.records()), default=0))
+                    self.clock = max(self.clock, process.clock_of(self.cursor) or 0)
                     return table
         raise RingError("records are missing, and no table follows them")
 
@@ -379,15 +409,31 @@ class RecordedFold(RingFold):
     def _read_clock(self) -> int:
         return _NEVER
 
+    def look(self) -> int:
+        """A reset of the peaks was after the records that were read before it, and before those that follow."""
+        self._reset.look(self.ring.cursor)
+        return self._reset.head
+
     def _copy_table(self) -> tuple[TableCopy, int]:
-        began = self.ring.field("phases_began")
-        return self.ring.next_table(), began
+        table, meters = self.ring.next_table(), self.ring.meters
+        return table, self.ring.field("phases_began") if meters is None else meters[1]
 
     def _copy_meters(self, after: int) -> Measured:
-        """A recording has no meters: what was highest among lost records is not known."""
-        return Measured((), (), ())
+        return _NO_METERS if self.ring.meters is None else decoded(self.ring, self.ring.meters[0])
+
+    def _correct(
+        self, table: TableCopy, missed: int, end: CaughtUp, reset: float | None
+    ) -> Iterator[tuple[float, Event] | None]:
+        if self.ring.past_is_known:
+            self.ring.past_is_known = False  # only at the begin
+            end = end._replace(unmetered=False)
+        return super()._correct(table, missed, end, reset)
+
+    def _before_reset(self, end: CaughtUp) -> CaughtUp:
+        """A copy is read before the events up to its time are applied, and the reset was one of these."""
+        return missed_highs.amid_reset(end)
 
     def _unseen_phases(self, began: int) -> int:
-        """A recording is not opened at its begin: phases before that are not missed, its history has them."""
-        super()._unseen_phases(began)
-        return 0
+        """Not counted are phases in segments that were deleted, and those among damaged records."""
+        unseen = super()._unseen_phases(began)
+        return 0 if self.ring.meters is None or (self.ring.process.start != 1 and not self.gaps) else unseen

@@ -15,6 +15,7 @@ from typing import Any
 from ttmem.recording.blocks import BlockType, BlockWriter
 from ttmem.recording.columns import MAX_RECORDS, packed
 from ttmem.wire.agent_ring import CHIP_SIZE, MESH_SIZE, READ_ATTEMPTS, RECORD_SIZE, Ring, RingError
+from ttmem.wire.meter_rows import copy_rows
 
 HEADER_BYTES = 1024  # of an agent's memory, which have all its fields
 _COUNTED = slice(136, HEADER_BYTES)  # the head changes all the time, and nothing before it ever does
@@ -132,8 +133,12 @@ class RingCopier:
                 self.flush(file)
 
     def _go_on_from_table(self, file: BlockWriter, read: int) -> None:
-        """Write a checkpoint and the records after it. Records between ``read`` and the checkpoint are a gap."""
+        """Write a checkpoint and the records after it. Records between ``read`` and the checkpoint are a gap.
+
+        The meters of the agent have the peaks among these.
+        """
         for _ in range(READ_ATTEMPTS):
+            phases_began = self._ring.field("phases_began")
             before, raw, after = self._ring.table()
             first = self._ring.cursor = min(before, read)
             lost, records = self._ring.read_raw(self._ring.slots)
@@ -144,10 +149,13 @@ class RingCopier:
                 break
         else:
             raise RingError("its live table changes faster than it can be copied")
+        meters = copy_rows(self._ring, windows_after=read, phases=True).packed(phases_began)
         self._write_state(file)
         if first > read:
             self.lost += first - read
             self._write(file, BlockType.GAP, b"", number=read + 1, last=first)
+        self._write(file, BlockType.METERS, meters, number=before, last=after)
+        self._allowance -= len(meters)  # to copy thousands of meters takes long, even if they become few bytes
         self._write_rows(file, before, raw, after)
         self._first = first + 1
         self._take(file, records)

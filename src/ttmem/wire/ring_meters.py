@@ -7,7 +7,6 @@ from struct import Struct
 from typing import NamedTuple
 
 from ttmem.wire.agent_ring import (
-    FIGURES_SIZE,
     GAUGES,
     GROUP_FIELDS,
     GROUP_SIZE,
@@ -15,18 +14,14 @@ from ttmem.wire.agent_ring import (
     METER_SIZE,
     PHASE_FIELDS,
     PHASE_HEAD,
-    PHASE_SIZE,
-    READ_ATTEMPTS,
-    WINDOW_FIELDS,
     WINDOW_HEAD,
-    WINDOW_SIZE,
     Ring,
     RingError,
 )
+from ttmem.wire.meter_rows import WINDOW, MeterRows, copy_rows
 
 _METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
 _GROUP = Struct("<" + "".join(code for _, _, code in GROUP_FIELDS))
-_WINDOW = Struct("<" + "".join(code for _, _, code in WINDOW_FIELDS))
 _PHASE = Struct("<" + "".join(code for _, _, code in PHASE_FIELDS))
 
 
@@ -93,29 +88,21 @@ def meters(ring: Ring) -> dict[tuple[int | None, str], Meter]:
 
 
 def measured(ring: Ring, windows_after: int | None = 0, phases: bool = True) -> Measured:
-    """Meters, the windows with records after ``windows_after`` (None: no windows), and the phases that are open.
+    """Meters, the windows with records after ``windows_after`` (None: no windows), and the phases that are open."""
+    return decoded(ring, copy_rows(ring, windows_after, phases))
 
-    An agent that goes on writing changes meters while they are copied. What is copied is then of some moment in
-    between, but the figures of one meter belong together.
-    """
-    for _ in range(READ_ATTEMPTS):
-        before = ring.fields("meters_turn", "meters_used", "window")
-        count = min(before["meters_used"], ring.meter_count)
-        raw_meters = ring.copy(ring.meters_at, count * METER_SIZE)
-        raw_groups = ring.copy(ring.groups_at, count * GROUP_SIZE)
-        windows = [] if windows_after is None else _window_rows(ring, before["window"], count, windows_after)
-        open_rows = _phase_rows(ring, count) if phases else []
-        if ring.field("meters_turn") == before["meters_turn"] and not before["meters_turn"] & 1:
-            break
-    # If it was never the same twice, its writer was killed while it changed them: the last copy is what there is.
+
+def decoded(ring: Ring, rows: MeterRows) -> Measured:
+    """What rows mean; the ring has the chips and names that they refer to."""
+    count = rows.meter_count
     if count < len(GAUGES):
         raise RingError(f"it has {count} meters; there are {len(GAUGES)} for all chips together")
     groups: list[MeterGroup] = []
     highs: list[tuple[int, int, int]] = []  # number of the meter, and its highs
     chip_numbers = _ChipNumbers(ring)
     for number in range(count):
-        used, reserved, high, reserved_high = _METER.unpack_from(raw_meters, number * METER_SIZE)
-        mask, peak, reserved_peak, ever, reserved_ever, gauge = _GROUP.unpack_from(raw_groups, number * GROUP_SIZE)
+        used, reserved, high, reserved_high = _METER.unpack_from(rows.meters, number * METER_SIZE)
+        mask, peak, reserved_peak, ever, reserved_ever, gauge = _GROUP.unpack_from(rows.groups, number * GROUP_SIZE)
         if gauge >= len(GAUGES):
             raise RingError(f"meter {number} is of gauge {gauge}; there are {len(GAUGES)}")
         chips = chip_numbers.take(gauge, mask) if number >= len(GAUGES) else None
@@ -129,8 +116,8 @@ def measured(ring: Ring, windows_after: int | None = 0, phases: bool = True) -> 
         highs.append((number, high, reserved_high))
     return Measured(
         tuple(groups),
-        tuple(_window_of(row, highs) for row in windows),
-        tuple(sorted((_phase_of(ring, row, highs) for row in open_rows), key=lambda phase: phase.began)),
+        tuple(_window_of(row, highs) for row in rows.windows),
+        tuple(sorted((_phase_of(ring, row, highs) for row in rows.phases), key=lambda phase: phase.began)),
     )
 
 
@@ -154,20 +141,8 @@ class _ChipNumbers:
         return self._numbers[index]
 
 
-def _window_rows(ring: Ring, newest: int, count: int, after: int) -> list[bytes]:
-    """The windows that end after a record, oldest first."""
-    found: list[bytes] = []
-    for number in range(newest, max(0, newest - ring.window_count), -1):
-        row = ring.copy(ring.windows_at + number % ring.window_count * WINDOW_SIZE, WINDOW_HEAD + count * FIGURES_SIZE)
-        written, _, last = _WINDOW.unpack_from(row)
-        if written != number or (last and last <= after):
-            break
-        found.insert(0, row)
-    return found
-
-
 def _window_of(row: bytes, highs: list[tuple[int, int, int]]) -> Window:
-    number, first, last = _WINDOW.unpack_from(row)
+    number, first, last = WINDOW.unpack_from(row)
     figures = _figures(row, WINDOW_HEAD)
     if last:
         return Window(number, first, last, tuple([figures[meter] for meter, _, _ in highs]))
@@ -176,15 +151,6 @@ def _window_of(row: bytes, highs: list[tuple[int, int, int]]) -> Window:
         used, reserved = figures[meter]
         found.append((max(used, high), max(reserved, reserved_high)))
     return Window(number, first, None, tuple(found))
-
-
-def _phase_rows(ring: Ring, count: int) -> list[bytes]:
-    found = []
-    for number in range(ring.phase_count):
-        at = ring.phases_at + number * PHASE_SIZE
-        if any(ring.copy(at, 8)):
-            found.append(ring.copy(at, PHASE_HEAD + count * FIGURES_SIZE))
-    return [row for row in found if any(row[:8])]
 
 
 def _phase_of(ring: Ring, row: bytes, highs: list[tuple[int, int, int]]) -> OpenPhase:
