@@ -24,7 +24,7 @@ def everything(ledger: Ledger, source: Source) -> object:
         peaks(ledger),
         [_figures(total) for total in _totals(source)],
         [
-            (holding.freed, holding.freed_before, holding.unplaced, list(holding.buffers),
+            (holding.freed, holding.freed_before, holding.unplaced.keys(), list(holding.buffers),
              [(one.refs, one.born, one.kind) for one in holding.buffers.values()])
             for holding in source.holdings.values()
         ],

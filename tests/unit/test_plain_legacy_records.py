@@ -52,7 +52,7 @@ class Account:
 
     def send(self, *records: Record) -> None:
         self.time += 1.0
-        self._messages._legacy(self._connection, self.source, 144, records, PID)
+        self._messages._legacy(self._connection, self.source, 144, iter(records), PID)
 
     def apply(self, event: Event) -> None:
         self.time += 1.0

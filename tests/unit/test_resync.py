@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -25,6 +25,7 @@ from ttmem.model.events import (
     DeviceClosed,
     Event,
     Extra,
+    ProcessExited,
     ProgramDestroyed,
     ResyncBegin,
     ResyncEnd,
@@ -56,8 +57,9 @@ class Account:
         chips = self.ledger.chips.values()
         peaks = [[(total.peak.value, total.reserved_peak) for total in chip.totals()] for chip in chips]
         holdings = self.source.holdings.values()
-        assert all(holding.unplaced.keys() <= holding.buffers.keys() for holding in holdings)
-        counts = [(holding.per_core, len(holding.unplaced), set(holding.programs)) for holding in holdings]
+        counts = [(holding.per_core, set(holding.programs)) for holding in holdings]
+        for holding in holdings:
+            assert holding.unplaced.keys() == {key for key in holding.buffers if key < 0}
         return state(self.ledger), peaks, counts, self.source.process.count, self.ledger.live_count()
 
 
@@ -135,7 +137,7 @@ class Client:
     def turns(self) -> Iterator[None]:
         """The turns until everything that was sent is applied. The time of each of them is over at once."""
         while (waiting := self.connection.pending) is not None:
-            assert self._messages.native(self.connection, waiting[0], waiting[1], -1.0)
+            assert waiting(-1.0)
             yield
 
 
@@ -162,3 +164,16 @@ def test_a_small_resync_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     client.sink.add_observer(lambda time, source, event, allocation: seen.append(type(event)))
     client.send(ResyncBegin(1), Allocated(0, Kind.DRAM, 4096, 64), ResyncEnd(1), deadline=1e12)
     assert seen == [ResyncBegin, Allocated, ResyncEnd]
+
+
+def test_the_end_of_a_resync_of_a_process_that_exited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may come through a connection that another process has inherited. Nothing is applied any more."""
+    monkeypatch.setattr(resync, "STEP_ALLOCATIONS", 10)
+    client = Client()
+    held = [Allocated(0, Kind.DRAM, 4096 * place, 64, refs=1) for place in range(1, 50)]
+    client.send(ResyncBegin(1), *held, deadline=1e12)
+    client.sink.apply(1.0, client.source, ProcessExited())
+    client.send(ResyncEnd(1), deadline=-1.0)
+    assert sum(1 for _ in islice(client.turns(), 5)) <= 1
+    assert client.connection.pending is None
+    assert client.ledger.anomalies["after_exit"] == 1

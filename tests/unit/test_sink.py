@@ -57,7 +57,7 @@ class Bench:
         return self.ledger.source(0.0, ProcessInfo(PID, 7), name, Confidence.REPORTED)
 
     def send(self, *records: Record) -> None:
-        self.messages._legacy(self.connection, self.legacy, 112, records, PID)
+        self.messages._legacy(self.connection, self.legacy, 112, iter(records), PID)
 
     def send_events(self, *events: Event) -> None:
         peer: Any = SimpleNamespace(info=ProcessInfo(PID, 7), sources={"client": self.source("client")})

@@ -8,6 +8,7 @@ from itertools import chain as join
 from typing import TYPE_CHECKING
 
 from ttmem.account.totals import Total
+from ttmem.account.unplaced_buffers import UnplacedBuffers
 from ttmem.model.events import Device, device_numbers
 from ttmem.model.kinds import KINDS, Kind
 
@@ -139,7 +140,7 @@ class Holding:
         self.leaves: list[Total | None] = [None] * len(KINDS)
         self.buffers: dict[int, Allocation] = {}
         self.programs: dict[int, Program] = {}
-        self.unplaced: dict[int, None] = {}  # keys of buffers at address 0, each an allocation of its own (rule 1)
+        self.unplaced = UnplacedBuffers()  # buffers at address 0, each an allocation of its own (rule 1)
         self.per_core = 0  # number of buffers with a different address on each core
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
@@ -181,7 +182,7 @@ class Holding:
         """Start with empty tables. The old tables are not emptied: `DeadAllocations` keeps them."""
         self.buffers = {}
         self.programs = {}
-        self.unplaced = {}
+        self.unplaced = UnplacedBuffers()
         self.per_core = 0
         self.audits = {}
         self.views = {}

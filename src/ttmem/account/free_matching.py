@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from ttmem.account.allocations import Allocation, Holding
+from ttmem.account.allocations import Holding
+from ttmem.model.events import Extra
 from ttmem.model.kinds import SPACE_OF, Kind
 
+_MOST_SEARCHED = 64  # devices, more than any machine has
 NUMBERED = 3  # replaces the address space in a key: the rest of the key is the number from the source
 
 
@@ -41,15 +43,16 @@ def find_elsewhere(
     """Used if there is no buffer at the address: where the buffer is, if found, and the anomaly to count (rule 5)."""
     source = holding.source
     if not address and not ident:
-        key = _pick_unplaced(holding, kind, size, allocator)
+        place = 0 if source.kindless else buffer_key(kind or Kind.DRAM, 0, allocator)
+        key = holding.unplaced.youngest(place, size)
         if key is not None:
             return (holding, key), None
     if holding.just_freed(address):
         return None, "double_free"
     # One known client allocates on several devices and frees everything on device 0.
-    others = [other for other in source.holdings.values() if other.device]
-    spread = sum(any(h.leaves) for h in source.holdings.values()) > 1
-    if source.kindless and not holding.device and spread and not source.frees_elsewhere:
+    may_be = source.kindless and not holding.device and not source.frees_elsewhere
+    if may_be and len(source.holdings) <= _MOST_SEARCHED and sum(any(h.leaves) for h in source.holdings.values()) > 1:
+        others = [other for other in source.holdings.values() if other.device]
         places = (address << 2, address << 2 | 1, address << 2 | 2)
         elsewhere = [(other, key) for other in others for key in places if key in other.buffers]
         if len(elsewhere) == 1:
@@ -57,16 +60,6 @@ def find_elsewhere(
     return None, "unknown_free"
 
 
-def _pick_unplaced(holding: Holding, kind: Kind | None, size: int, allocator: int) -> int | None:
-    """The allocation without an address that a free refers to: the youngest of this size, else the youngest."""
-    found, buffers = list(holding.unplaced), holding.buffers
-    if not holding.source.kindless:
-        place = buffer_key(kind or Kind.DRAM, 0, allocator)
-        found = [key for key in found if _place_of(buffers[key]) == place]
-    sized = [key for key in found if buffers[key].size == size]
-    candidates = sized or found
-    return candidates[-1] if candidates else None
-
-
-def _place_of(allocation: Allocation) -> int:
-    return buffer_key(allocation.kind, 0, allocation.extra.allocator if allocation.extra is not None else 0)
+def place_of(holding: Holding, kind: Kind, extra: Extra | None) -> int:
+    """Where a free looks for a buffer without an address: one of a legacy source says nothing of its kind."""
+    return 0 if holding.source.kindless else buffer_key(kind, 0, 0 if extra is None else extra.allocator)

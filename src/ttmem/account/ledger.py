@@ -18,7 +18,7 @@ from ttmem.account import program_events as programs
 from ttmem.account.allocations import REMEMBERED_FREES, Allocation, Holding
 from ttmem.account.arbitration import new_leaf
 from ttmem.account.entities import Chip, Source
-from ttmem.account.free_matching import NUMBERED, buffer_key, find_elsewhere, match
+from ttmem.account.free_matching import NUMBERED, buffer_key, find_elsewhere, match, place_of
 from ttmem.account.live_set import place, remove
 from ttmem.account.observer import FailureObserver
 from ttmem.account.state import AccountState, Limits
@@ -155,7 +155,7 @@ class Ledger(AccountState):
         elif process.count >= self._max_allocations:
             return self.anomaly(process, "dropped")
         elif key < 0:
-            holding.unplaced[key] = None
+            holding.unplaced.add(place_of(holding, kind, extra), size, key)
         if refs or source.generation is not None or (extra is not None and (extra.shared or extra.per_core)):
             allocation = buffers[key] = place(holding, kind, address, size, seq, time, refs, extra)
             return allocation
@@ -222,7 +222,7 @@ class Ledger(AccountState):
             return allocation
         del holding.buffers[key]
         if key < 0:
-            del holding.unplaced[key]
+            holding.unplaced.remove(place_of(holding, allocation.kind, allocation.extra), allocation.size, key)
         allocation.refs = 0
         leaf = holding.leaves[allocation.kind]
         extra = allocation.extra

@@ -15,6 +15,7 @@ from ttmem.account import launches
 from ttmem.account import program_events as programs
 from ttmem.account.allocations import Allocation
 from ttmem.account.entities import Source
+from ttmem.account.free_matching import place_of
 from ttmem.account.live_set import count_arrivals, remove
 from ttmem.account.process_events import end_phase
 from ttmem.account.state import AccountState
@@ -42,6 +43,8 @@ def step(state: AccountState, time: float, source: Source, event: ResyncStep) ->
 
 def steps_left(source: Source, generation: int) -> bool:
     """Whether the end of this resync would take long, unless another step comes before it."""
+    if source.process.exited is not None:
+        return False  # nothing is applied any more
     return source.generation == generation and not source.swept and source.process.count > STEP_ALLOCATIONS
 
 
@@ -74,8 +77,10 @@ def _sweep(source: Source) -> Iterator[None]:
             if holding.buffers is not buffers:
                 break  # the device was closed
             if _is_stale(source, buffers.get(key)):
-                holding.unplaced.pop(key, None)
-                remove(holding, buffers.pop(key))
+                stale = buffers.pop(key)
+                if key < 0:
+                    holding.unplaced.remove(place_of(holding, stale.kind, stale.extra), stale.size, key)
+                remove(holding, stale)
             yield
         for program in list(holding.programs.values()):
             for part in list(program.parts):

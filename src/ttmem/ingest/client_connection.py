@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.model.kinds import Confidence
@@ -69,7 +69,8 @@ class Connection:
         self.confidence = Confidence.REPORTED
         self.peers: dict[int, Peer] = {}  # by pid: the processes that have sent on this connection
         self.descriptors: list[int] = []  # received, and not yet used by a hello
-        self.pending: tuple[Iterator[bytes], Peer] | None = None  # records that were read, for a later turn
+        # Applies records that were read, until a deadline. Returns False to close the connection.
+        self.pending: Callable[[float], bool] | None = None
         self._outgoing = b""
         self._complaints: set[str] = set()
         self._epoll = epoll

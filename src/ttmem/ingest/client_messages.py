@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
+from math import inf
 from operator import length_hint
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from ttmem.wire.agent_ring import RingError
 from ttmem.wire.client_decode import NativeStream, decode
 from ttmem.wire.client_records import NativeError
 from ttmem.wire.legacy_records import Record, Type, event_of
-from ttmem.wire.legacy_stream import LegacyStream
+from ttmem.wire.legacy_stream import Batch, LegacyStream
 
 if TYPE_CHECKING:
     from ttmem.ingest.client_connection import Connection
@@ -35,10 +36,15 @@ if TYPE_CHECKING:
 
 _MOST_SOURCES = 16
 _FEW = 32  # records
+_RECORDS_PER_LOOK = 32  # at the clock
 _ALLOC, _FREE = int(Type.ALLOC), int(Type.FREE)
 _QUERIES = (Type.QUERY, Type.DEVICE_INFO_QUERY)
 _DUMPS = (Type.DUMP_REMAINING, Type.DUMP_KERNELS)
 _SILENT = (Type.RESPONSE, Type.DEVICE_INFO_RESPONSE)
+
+
+class _OutOfTime(Exception):
+    """The rest of the records is for a later turn."""
 
 
 class ClientMessages:
@@ -73,16 +79,8 @@ class ClientMessages:
         if connection.native is not None:
             return self.native(connection, connection.native.feed(data), peer, deadline)
         connection.close_descriptors()
-        stream = connection.legacy
-        assert stream is not None
-        rejected = stream.rejected
-        source = self._source(connection, peer)
-        for size, records in stream.feed(data, pid):
-            self._legacy(connection, source, size, records, pid)
-        if stream.rejected != rejected:
-            self._reject(source, stream.rejected - rejected)
-            self._complain(connection, peer, "garbage", "sends bytes that are no records of any known size; skipped")
-        return True
+        assert connection.legacy is not None
+        return self.legacy(connection, connection.legacy.feed(data, pid), peer, pid, deadline)
 
     def finish(self, connection: Connection) -> None:
         """Handle the end of a stream. What is left of it belongs to the process that sent first."""
@@ -92,10 +90,29 @@ class ClientMessages:
         pid, peer = next(iter(connection.peers.items()))
         before = stream.rejected
         for size, records in stream.finish(pid):
-            self._legacy(connection, self._source(connection, peer), size, records, pid)
+            self._legacy(connection, self._source(connection, peer), size, iter(records), pid)
         if stream.rejected != before:
             self._reject(self._source(connection, peer), stream.rejected - before)
             self._complain(connection, peer, "truncated", "ended inside a record; the rest is dropped")
+
+    def legacy(self, connection: Connection, batches: Iterator[Batch], peer: Peer, pid: int, deadline: float) -> bool:
+        """Process the legacy records of a read until the deadline, at least some. Returns True: nothing closes it."""
+        stream = connection.legacy
+        assert stream is not None
+        connection.pending = None
+        rejected = stream.rejected
+        source = self._source(connection, peer)
+        for size, records in batches:
+            rest = iter(records)
+            done = self._legacy(connection, source, size, rest, pid, deadline)
+            if not done or monotonic() > deadline:
+                later = batches if done else chain(((size, rest),), batches)
+                connection.pending = partial(self.legacy, connection, later, peer, pid)
+                break
+        if stream.rejected != rejected:
+            self._reject(source, stream.rejected - rejected)
+            self._complain(connection, peer, "garbage", "sends bytes that are no records of any known size; skipped")
+        return True
 
     def native(self, connection: Connection, records: Iterator[bytes], peer: Peer, deadline: float) -> bool:
         """Process ttmem's own records until the deadline, at least one. Returns False to close the connection."""
@@ -116,10 +133,10 @@ class ClientMessages:
                 else:
                     while self._event(connection, peer, record):
                         if monotonic() > deadline:
-                            connection.pending = chain((record,), records), peer
+                            connection.pending = partial(self.native, connection, chain((record,), records), peer)
                             return True
                 if monotonic() > deadline:
-                    connection.pending = records, peer
+                    connection.pending = partial(self.native, connection, records, peer)
                     return True
             connection.close_descriptors()  # a hello that needed a descriptor has taken it by now
         except NativeError as error:
@@ -162,35 +179,52 @@ class ClientMessages:
                     self._sink.apply(now, source, DeviceOpened(number, chip))
         return source
 
-    def _legacy(self, connection: Connection, source: Source, size: int, records: Iterable[Record], pid: int) -> None:
-        """Apply the legacy records of one read.
+    def _legacy(
+        self,
+        connection: Connection,
+        source: Source,
+        size: int,
+        records: Iterator[Record],
+        pid: int,
+        deadline: float = inf,
+    ) -> bool:
+        """Apply legacy records. Returns False if some are left at the deadline.
 
-        Whether their events are observed or logged is checked once for each read and after each request.
+        Whether their events are observed or logged is checked once for each call and after each request.
         """
-        rest = iter(records)
         while True:
             apply = self._shown if self._sink.observed() else self._direct
-            record = apply(connection, source, rest, pid)
+            try:
+                record = apply(connection, source, records, pid, deadline)
+            except _OutOfTime:
+                return False
             if record is None:
-                return
+                return True
             self._request(connection, source, record, size)
+            if monotonic() > deadline:
+                return False
 
-    def _direct(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
+    def _direct(
+        self, connection: Connection, source: Source, records: Iterator[Record], pid: int, deadline: float
+    ) -> Record | None:
         """The hot path: apply buffers directly to the ledger. Returns the first record that is not an event."""
         sink = self._sink
         ledger, kinds, now = sink.ledger, BUFFER_KINDS, sink.now()
         allocated, freed, log = ledger.allocated, ledger.freed, sink.log_for(source)
-        # How many records are applied one by one before the loop for plain records is tried. It costs as much as four
-        # records to begin, and has no lines for the log.
-        singly = 0 if log is None and length_hint(records) > _FEW else math.inf
+        # The loop for plain records costs as much as four records to begin, and has no lines for the log.
+        plain = log is None and length_hint(records) > _FEW
+        singly = 0 if plain else _FEW  # records to apply one by one, before that loop is tried again
+        begun = False
         with sink.direct(log):
             while True:
                 if singly:
                     singly -= 1
                     record = next(records, None)
                 else:
-                    singly = _FEW
-                    record = apply_plain(ledger, now, source, pid, records)
+                    if begun and monotonic() > deadline:
+                        raise _OutOfTime
+                    begun, singly = True, _FEW
+                    record = apply_plain(ledger, now, source, pid, records) if plain else next(records, None)
                 if record is None:
                     return None
                 op, device, length, code, claimed, ident, _ = record
@@ -211,14 +245,18 @@ class ClientMessages:
                         return record
                     self._legacy_event(connection, source, event, claimed, pid, now)
 
-    def _shown(self, connection: Connection, source: Source, records: Iterator[Record], pid: int) -> Record | None:
+    def _shown(
+        self, connection: Connection, source: Source, records: Iterator[Record], pid: int, deadline: float
+    ) -> Record | None:
         """The same as `_direct` for events that are observed."""
         now = self._sink.now()
-        for record in records:
+        for number, record in enumerate(records, 1):
             event = event_of(record)
             if event is None:
                 return record
             self._legacy_event(connection, source, event, record[4], pid, now)
+            if number % _RECORDS_PER_LOOK == 0 and monotonic() > deadline:
+                raise _OutOfTime
         return None
 
     def _legacy_event(

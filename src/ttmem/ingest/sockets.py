@@ -190,7 +190,7 @@ class EventSockets:
         outer, self._reading = self._reading, connection
         try:
             if connection.pending is not None:
-                if not self._messages.native(connection, *connection.pending, deadline):
+                if not connection.pending(deadline):
                     self.end(connection)
                 return 0
             return self._read(connection, deadline)
