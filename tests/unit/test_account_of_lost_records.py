@@ -25,6 +25,7 @@ from ttmem.model.events import (
     Freed,
     GapBegan,
     MissedHigh,
+    OpenPhaseHighs,
     PeaksReset,
     PhaseBegan,
     PhaseEnded,
@@ -96,6 +97,66 @@ def test_a_sample_has_no_peak_of_long_ago() -> None:
         last, highest = sample(made)
         assert last == 130
         assert 800 <= highest <= 830, "what the one held then, and what both may have held"
+
+
+def test_a_sample_has_no_peak_of_before_the_first_look() -> None:
+    """The process may have had it hours before the server was started."""
+    made, first, _ = two_processes()
+    made.apply(first, Allocated(0, DRAM, 0x1000, 100))
+    sample(made)
+    made.apply(first, caught_up(*high(DRAM, (9000, 9000)))._replace(first=True))
+    assert sample(made) == (100, 100)
+    assert total_of(made).peak.value == 9000
+
+
+# -- peaks of chips that share totals
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_limits_do_not_depend_on_the_order_of_chips(order: tuple[int, int]) -> None:
+    """The chips share the total of the process, but only one of them has something of another process."""
+    made, ids = Account(), ("0", "1")
+    first, second = made.source(1), made.source(2)
+    made.apply(first, *(DeviceOpened(number, CHIP._replace(id=ids[number])) for number in order))
+    made.apply(second, DeviceOpened(0, CHIP._replace(id="1")))
+    made.apply(first, Allocated((0, 1), DRAM, 0x1000, 100))
+    made.apply(second, Allocated(0, DRAM, 0x1000, 30))
+    lost = [each._replace(numbers=(0, 1)) for each in high(DRAM, (0, 150))]
+    made.apply(first, GapBegan(), caught_up(*lost))
+    for pool in (False, True):
+        chips = [made.ledger.chips[one] for one in ids]
+        totals = [chip.pools[Pool.DRAM] if pool else chip.kinds[DRAM] for chip in chips]
+        assert [(total.peak.value, total.peak.limit) for total in totals] == [(150, None), (150, 180)]
+        assert [total.take_high() for total in totals] == [150, 150]
+
+
+def test_a_source_that_gives_way_during_the_gap_of_another_process() -> None:
+    """What its client had reported, before its agent took over, is part of what may have been."""
+    made, first, agent = two_processes()
+    client = made.source(2, "client")
+    made.apply(first, Allocated(0, DRAM, 0x1000, 100), GapBegan())
+    made.apply(client, Allocated(0, DRAM, 0x2000, 700), Freed(0, DRAM, 0x2000))
+    made.apply(agent, Allocated(0, DRAM, 0x3000, 10))
+    made.apply(first, caught_up(*high(DRAM, (0, 150))))
+    assert total_of(made).peak.value <= 150 + 700 <= total_of(made).peak.at_most
+
+
+def test_a_device_that_is_another_chip_during_the_gap_of_another_process() -> None:
+    made, first, second = two_processes()
+    made.apply(first, Allocated(0, DRAM, 0x1000, 100), GapBegan())
+    made.apply(second, Allocated(0, DRAM, 0x2000, 700), DeviceOpened(0, CHIP._replace(id="other")))
+    made.apply(first, caught_up(*high(DRAM, (0, 150))))
+    assert total_of(made).peak.value <= 150 + 700 <= total_of(made).peak.at_most
+
+
+def test_two_devices_of_a_process_that_are_one_chip() -> None:
+    made, first, _ = two_processes()
+    made.apply(first, DeviceOpened(1, CHIP), *(Allocated(number, DRAM, 0x1000, 100) for number in (0, 1)), GapBegan())
+    lost = [each._replace(numbers=(number,)) for number in (0, 1) for each in high(DRAM, (0, 150))]
+    made.apply(first, caught_up(*lost))
+    chip = made.ledger.chips[CHIP.id]
+    for total in (chip.kinds[DRAM], chip.pools[Pool.DRAM]):
+        assert total.peak.value <= 300 <= total.peak.at_most
 
 
 class Sampled:
@@ -301,6 +362,38 @@ def test_a_reset_in_a_pool_of_two_sources() -> None:
 
 
 # -- phases
+
+
+def missed_phase(made: Account, source: Source, begin: int, peak: int) -> Any:
+    """The agent's phase is open after a gap in which it held that much of DRAM at most."""
+    highs = high(DRAM, (0, peak))
+    figures = tuple((one.numbers, one.gauge, begin, peak) for one in highs)
+    event = caught_up(*highs)._replace(phases=(OpenPhaseHighs(7, "step", 0, 3.5, figures),))
+    made.apply(source, event)
+    (row,) = phases_json(source.process)["open"]
+    return row
+
+
+def test_what_another_source_held_when_a_phase_began_unseen_is_not_known() -> None:
+    made, agent, _ = two_processes()
+    client = made.source(1, "client")
+    made.apply(agent, Allocated(0, DRAM, 0x1000, 100))
+    made.apply(client, Allocated(0, Kind.HOST, 0x5000, 500))
+    made.apply(agent, GapBegan())
+    made.apply(client, Freed(0, Kind.HOST, 0x5000))
+    assert not missed_phase(made, agent, 100, 100)["complete"]
+
+
+@pytest.mark.parametrize("kind", [Kind.HOST, Kind.TRACE])
+def test_the_peak_of_a_phase_in_a_pool_of_two_sources_is_not_known(kind: Kind) -> None:
+    """TRACE is in the pool of DRAM, HOST is not."""
+    made, agent, _ = two_processes()
+    client = made.source(1, "client")
+    made.apply(agent, Allocated(0, DRAM, 0x1000, 100), PhaseBegan(7, "step"))
+    made.apply(client, Allocated(0, kind, 0x5000, 10))
+    made.apply(agent, GapBegan())
+    assert missed_phase(made, agent, 100, 900)["complete"] == (kind is Kind.HOST)
+
 
 BEGIN, END = PhaseBegan(7, "step"), PhaseEnded(7)
 

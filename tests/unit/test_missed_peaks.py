@@ -10,6 +10,7 @@ from math import inf
 import pytest
 
 from tests.metered_agent import MeteredAgent
+from tests.ring_memory import RingMemory
 from tests.scripted_agent import SLOTS, Reader
 from tests.unit.test_shed_rings import Ticking
 from ttmem.account.entities import Source
@@ -248,3 +249,27 @@ def test_a_device_that_is_another_chip_after_the_loss() -> None:
         assert (left.used, left.gaps) == (500, frozenset())
         assert left.peak.value == 500
         assert reader.warnings == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_memory_that_turns_out_to_be_invalid_during_a_catch_up(first: bool) -> None:
+    """The ring is given up, and nothing gives an upper limit."""
+    reader = Reader()
+    with ExitStack() as stack:
+        stack.callback(reader.rings.close)
+        agent = stack.enter_context(closing(MeteredAgent((555,))))
+        if not first:
+            reader.adopt(agent)
+            agent.take(3, 10, Kind.DRAM, 0)
+            reader.follow()
+        use(agent, 9000, SLOTS)
+        agent.take(1, 100, Kind.DRAM, 0)
+        agent.take(2, 50, Kind.DRAM, 0)
+        agent.churn(2 * SLOTS)
+        RingMemory.put_live(agent, 2, agent.live[2]._replace(mesh=7))
+        if first:
+            reader.adopt(agent)
+        reader.follow()
+        assert len(reader.warnings) == 1
+        peak = reader.ledger.chips["555"].kinds[Kind.DRAM].peak
+        assert peak.value < 9000 < peak.at_most

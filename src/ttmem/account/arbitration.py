@@ -172,6 +172,8 @@ class _Reassignment:
         left = [total for total in totals if total not in leaf.chain]
         for total in left:
             total.drop(leaf)
+            if total.gaps:
+                total.left_in_gap(leaf.highs.upper)  # it may have been that high on other chips
         if leaf.count:
             for allocation in holding.allocations():
                 if allocation.kind is kind:

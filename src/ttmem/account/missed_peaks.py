@@ -91,42 +91,66 @@ class _CatchUp:
         self._unmetered = _UNKNOWN if event.unmetered else _NOTHING
         self._totals = ProcessTotals()
         self._done: set[Total] = set()  # chips share totals
+        self._own: dict[Total, tuple[HighBounds, int]] = {}
 
     def raise_peaks(self) -> None:
         source, process = self._source, self._source.process
         by_number = {(number, high.gauge): high for high in self._event.highs for number in high.numbers}
+        numbers_of: dict[Chip, list[int]] = {}  # more than one only if a process contradicts itself
         for number, chip in process.numbers.items():
+            numbers_of.setdefault(chip, []).append(number)
+        for chip, numbers in numbers_of.items():
             share = process.shares.get(chip.id)
             if share is None:
                 continue
             for kind in Kind:
                 if share.voices[kind] is source:
-                    own = source.totals.get((number, kind))
-                    if own is not None:
-                        self._raise(chip, own, by_number.get((number, kind.label), self._unmetered), kind)
+                    found = {
+                        source.totals[number, kind]: by_number.get((number, kind.label), self._unmetered)
+                        for number in numbers
+                        if (number, kind) in source.totals
+                    }
+                    self._raise(chip, found, kind)
             for pool in Pool:
                 voices = {share.voices[kind] for kind in KINDS_OF[pool]} - {None}
                 if source in voices:
                     # Those of other sources of the process are at most those of the whole process.
-                    others = NOBODY if voices == {source} else _at_most(share.pools[pool].highs)
-                    self._raise(chip, share.pools[pool], self._of_pool(by_number, number, pool), pool, others)
+                    others = NOBODY if voices == {source} else share.pools[pool].highs.upper
+                    high = _together([self._of_pool(by_number, number, pool) for number in numbers])
+                    self._raise(chip, {share.pools[pool]: high}, pool, others)
 
     def _raise(
-        self, chip: Chip, own: Total, high: MissedHigh, which: Kind | Pool, other_sources: HighBounds = NOBODY
+        self, chip: Chip, own: dict[Total, MissedHigh], which: Kind | Pool, other_sources: HighBounds = NOBODY
     ) -> None:
-        """Raise the peaks of a process's total, and of the chip's total that it is part of."""
+        """Raise the peaks of totals of the process, and of the chip's total that they are part of."""
         of_chip, reset = total_of(chip, which), self._event.reset
-        if of_chip in self._done and own in self._done:
+        if not own or (of_chip in self._done and own.keys() <= self._done):
             return
-        ever = _since_start(own, high)
-        reserved = Bounds(high.reserved_ever, MAX_SIZE if high is _UNKNOWN else high.reserved_ever)
-        highs = HighBounds(_since_reset(own, high) if reset else ever, ever, reserved).beside(other_sources)
+        highs = {total: self._highs_of(total, high, other_sources) for total, high in own.items()}
         if of_chip not in self._done:
             self._done.add(of_chip)
-            of_chip.miss(highs.beside(self._others(chip, which, of_chip)), ever.at_least, reset=reset)
-        if own not in self._done:
-            self._done.add(own)
-            own.miss(highs, ever.at_least, reset=reset)
+            together, sample = self._others(chip, which, of_chip), 0
+            for own_highs, own_sample in highs.values():
+                together, sample = together.beside(own_highs), max(sample, own_sample)
+            of_chip.miss(together, sample, reset=reset)
+        for total, (own_highs, sample) in highs.items():
+            if total not in self._done:
+                self._done.add(total)
+                total.miss(own_highs, sample, reset=reset)
+
+    def _highs_of(self, own: Total, high: MissedHigh, other_sources: HighBounds) -> tuple[HighBounds, int]:
+        """How high a total of the process was among the lost records, and a value that it had there.
+
+        Found before its peak is raised, and once: chips that share it may have other totals of their own.
+        """
+        if own not in self._own:
+            ever = _since_start(own, high)
+            reserved = Bounds(high.reserved_ever, MAX_SIZE if high is _UNKNOWN else high.reserved_ever)
+            recent = _since_reset(own, high) if self._event.reset else ever
+            # Records before the first look may be hours old: what was highest then is no value of now.
+            sample = own.used if self._event.first else ever.at_least
+            self._own[own] = HighBounds(recent, ever, reserved).beside(other_sources), sample
+        return self._own[own]
 
     def _others(self, chip: Chip, which: Kind | Pool, of_chip: Total) -> HighBounds:
         """What other processes held there among the lost records.
@@ -150,25 +174,23 @@ class _CatchUp:
         if gauge is not None:
             return highs.get((number, gauge), self._unmetered)
         kinds = [high for kind in KINDS_OF[pool] if (high := highs.get((number, kind.label))) and high.ever]
-        return _together(kinds, number) if kinds else self._unmetered
+        return _together(kinds) if kinds else self._unmetered
 
 
-def _at_most(highs: HighBounds) -> HighBounds:
-    return HighBounds(*(Bounds(0, bounds.at_most) for bounds in highs))
-
-
-def _together(used: list[MissedHigh], number: int) -> MissedHigh:
-    """The high of a pool without a meter: at least as high as one of its kinds, at most as their sum."""
-    if len(used) == 1:
-        return used[0]
+def _together(highs: list[MissedHigh]) -> MissedHigh:
+    """The high of a sum that has no meter: at least as high as one of its parts, at most as their sum."""
+    if len(highs) == 1:
+        return highs[0]
+    if _UNKNOWN in highs:
+        return _UNKNOWN
     return MissedHigh(
-        (number,),
+        highs[0].numbers,
         "",
-        max(high.at_least for high in used),
-        sum(high.at_most for high in used),
-        max(high.reset_at_least for high in used),
-        sum(high.reset_at_most for high in used),
-        max(high.ever for high in used),
+        max(high.at_least for high in highs),
+        sum(high.at_most for high in highs),
+        max(high.reset_at_least for high in highs),
+        sum(high.reset_at_most for high in highs),
+        max(high.ever for high in highs),
         0,
     )
 

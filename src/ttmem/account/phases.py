@@ -165,18 +165,26 @@ class Phases:
     def resume(self, source: Source, phases: Sequence[OpenPhaseHighs], most: int) -> None:
         """Phases are open after records were lost. Their begin and their peak are those that their process measured."""
         self._catch_up()
-        meters = list(self._meters(source)) if phases else []
+        columns = list(self._measured_columns(source)) if phases else []
+        meters = [(column, parts) for column, parts, voices in columns if voices == {source}]
+        others = [voices for _, _, voices in columns if voices - {source}]
         for phase in phases:
-            self._resume(source, phase, meters, most)
+            # What other sources held when it began is not known, nor how high a sum with theirs was.
+            began_unseen = (source, phase.ident) not in self.open
+            known = self._resume(source, phase, meters, most)
+            if known is not None and any(began_unseen or source in voices for voices in others):
+                known.gap = True
 
-    def _resume(self, source: Source, phase: OpenPhaseHighs, meters: list[tuple[int, list[Meter]]], most: int) -> None:
+    def _resume(
+        self, source: Source, phase: OpenPhaseHighs, meters: list[tuple[int, list[Meter]]], most: int
+    ) -> Phase | None:
         known = self.open.get((source, phase.ident))
         began_unseen = known is None
         if known is None:
             self.begin(source, phase.ident, phase.name, phase.parent, phase.began, most)
             known = self.open.get((source, phase.ident))
             if known is None:
-                return
+                return None
         measured = {(number, gauge): values for numbers, gauge, *values in phase.highs for number in numbers}
         for column, parts in meters:
             values = [measured[meter] for meter in parts if meter in measured]
@@ -189,9 +197,10 @@ class Phases:
                 known.begin[column] = begin
             if peak > known.begin[column]:
                 known.peaks[column] = max(peak, known.peaks.get(column, 0))
+        return known
 
-    def _meters(self, source: Source) -> Iterator[tuple[int, list[Meter]]]:
-        """The columns of totals that come from this source alone, with their meter, or with those of their kinds."""
+    def _measured_columns(self, source: Source) -> Iterator[tuple[int, list[Meter], set[Source]]]:
+        """Each column with its meter, or with those of its kinds, and the sources that its total comes from."""
         process = self._process
         first_number: dict[str, int] = {}
         for number, chip in process.numbers.items():
@@ -208,8 +217,8 @@ class Phases:
                 gauges = [POOL_GAUGES[pool]] if pool in POOL_GAUGES else [kind.label for kind in kinds]
             else:
                 continue
-            if {share.voices[kind] for kind in kinds} - {None} == {source}:
-                yield column, [(device, gauge) for gauge in gauges]
+            voices = {voice for kind in kinds if (voice := share.voices[kind]) is not None}
+            yield column, [(device, gauge) for gauge in gauges], voices
 
     def end(self, source: Source, ident: int, time: float, paths: int, rows: int, *, seen: bool = True) -> None:
         """End a phase, if it is open. Data beyond the limits on paths and rows is not kept."""

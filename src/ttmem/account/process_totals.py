@@ -52,4 +52,4 @@ def process_left(process: Process) -> None:
             if of_chip.gaps and of_chip not in done:
                 done.add(of_chip)
                 for own in totals.of_chip(process, share.chip, which):
-                    of_chip.left_in_gap(own)
+                    of_chip.left_in_gap(own.highs)

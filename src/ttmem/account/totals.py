@@ -53,6 +53,11 @@ class HighBounds(NamedTuple):
     def beside(self, other: HighBounds) -> HighBounds:
         return HighBounds(*(mine.beside(its) for mine, its in zip(self, other)))
 
+    @property
+    def upper(self) -> HighBounds:
+        """The same without lower limits."""
+        return HighBounds(*(Bounds(0, bounds.at_most) for bounds in self))
+
 
 NOBODY = HighBounds(Bounds(0, 0), Bounds(0, 0), Bounds(0, 0))
 
@@ -327,9 +332,9 @@ class Total:
         source.held_back.append(self)
         self.high = self.reserved_high = _IN_GAP
 
-    def left_in_gap(self, own: Total) -> None:
-        """A process exits during a gap; ``own`` is its part of this total."""
-        self.left = self.left.beside(own.highs)
+    def left_in_gap(self, highs: HighBounds) -> None:
+        """Something that is part of this total during a gap is part of it no longer. It was as high as this."""
+        self.left = self.left.beside(highs)
 
     def end_gap(self, source: Source, seq: int, time: float) -> None:
         self.gaps -= {source}

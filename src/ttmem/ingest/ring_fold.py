@@ -211,7 +211,7 @@ class RingFold:
 
     def give_up(self) -> None:
         """The ring is not read any more."""
-        if self._in_gap:
+        if self._in_gap or self._corrections is not None:
             self._in_gap = False
             self._emit(CaughtUp(self._time(self._last_time), (), (), 0, first=True, unmetered=True))
 
