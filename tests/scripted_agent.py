@@ -141,8 +141,9 @@ class Reader:
         return source
 
     def follow(self) -> None:
+        """Records of rings that share chips are applied in the turn after the one in which they were written."""
         for _ in range(1000):
-            if not self.rings.follow(0.0):
+            if not self.rings.follow(0.0) and not any(one.fold.loaded for one in self.rings._followers.values()):
                 return
         raise AssertionError("it never comes to an end")
 

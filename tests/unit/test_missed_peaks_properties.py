@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from contextlib import ExitStack, closing
-from math import inf
 
 import pytest
 
@@ -26,7 +25,7 @@ class Unhurried(Ticking):
         for _ in range(count):
             self.clock.now += 0.05
             self.rings.tick()
-            self.rings.follow(inf)
+            self.follow()
 
 
 class Play:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from math import inf
-from time import monotonic
+from time import CLOCK_MONOTONIC, clock_gettime_ns, monotonic
 from typing import Any
 from unittest import mock
 
@@ -25,7 +25,7 @@ from ttmem.ingest.rings import FollowedRing, Rings
 from ttmem.ingest.sink import Sink
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
-from ttmem.wire.agent_ring import RingEvent
+from ttmem.wire.agent_ring import NO_SLOT, Record, RingEvent
 
 PROCESSES = 3
 CHIPS = (555, 777)
@@ -167,7 +167,7 @@ def test_a_fault_costs_only_the_ring_that_has_it(sharing: tuple[list[Agent], Rea
         other.allocate(slot, 200 + slot)
         one.clock = other.clock
         one.allocate(slot, 100 + slot, kind=Kind.DRAM if slot != 1 else 77)
-    reader.rings.follow(inf)
+    reader.follow()
     assert [reader.sizes(source) for source in sources] == [[100], [200, 201, 202]]
     assert len(reader.rings) == 1
     (warning,) = reader.warnings
@@ -198,7 +198,7 @@ def test_a_correction_has_its_place_in_the_order(
     other.clock += 1 << 50 if later else 0  # a time in the future counts as that of the look at this ring
     other.allocate(0, 100)
     reader.rings._followers[2].spent = 1.0  # type: ignore[index]  # it is looked at last
-    reader.rings.follow(inf)
+    reader.follow()
     (corrected,), (earlier, last) = (next(iter(source.holdings.values())).buffers.values() for source in sources)
     assert earlier.born < corrected.born
     assert (corrected.born < last.born) == later
@@ -235,3 +235,43 @@ def test_a_dead_process_does_not_wait_for_a_writer_of_old_times(
     assert clock >= 1
     assert reader.sizes(sources[0]) == [100]
     reader.close()
+
+
+class TimedAgent(Agent):
+    """Its records have the time of now."""
+
+    def record(self, event: int, slot: int = NO_SLOT, **fields: int) -> Record:
+        self.clock = clock_gettime_ns(CLOCK_MONOTONIC) - 1000
+        return super().record(event, slot, **fields)
+
+
+def test_records_of_after_a_look_wait_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One frees 1000 bytes after its ring was read, then the other allocates 900 before its ring is read."""
+    reader = Reader()
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        one, other = (stack.enter_context(closing(TimedAgent())) for _ in range(2))
+        for pid, agent in enumerate((one, other), 1):
+            agent.chip(0, 555, 0)
+            agent.mesh(0, [0])
+            agent.opened()
+            reader.adopt(agent, pid)
+        one.allocate(0, 1000)
+        reader.follow()
+        one.allocate(1, 1)
+        other.allocate(1, 1)
+        ring = reader.rings._followers[2].fold.ring  # type: ignore[index]
+        reader.rings._followers[2].spent = 1.0  # type: ignore[index]  # it is read last
+        read, meanwhile = ring.read, [lambda: one.free(0), lambda: other.allocate(0, 900)]
+
+        def read_later(limit: int) -> tuple[int, list[tuple[int, ...]]]:
+            while meanwhile:
+                meanwhile.pop(0)()
+            return read(limit)
+
+        monkeypatch.setattr(ring, "read", read_later)
+        reader.rings.follow(inf)
+        total = reader.ledger.chips["555"].kinds[Kind.DRAM]
+        assert (total.used, meanwhile) == (1002, [])
+        reader.follow()
+        assert (total.used, total.peak.value, total.peak.limit) == (902, 1002, None)

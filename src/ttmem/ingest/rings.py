@@ -12,11 +12,11 @@ once, instead of reading on, if the ring of a dead process is not read to its en
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from time import CLOCK_MONOTONIC, clock_gettime, monotonic, thread_time
+from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic, thread_time
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
@@ -43,8 +43,8 @@ class FollowedRing:
     """One agent's ring, the source of its events, and how much time was spent on it."""
 
     __slots__ = (
-        "_applied", "_chips", "_chips_used", "_due", "_goal", "end", "fold", "inode", "late", "shedding", "source",
-        "spent",
+        "_applied", "_chips_used", "_due", "_goal", "chips", "end", "fold", "inode", "late", "shares_chips",
+        "shedding", "source", "spent",
     )  # fmt: skip
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
@@ -53,22 +53,22 @@ class FollowedRing:
         self.inode = inode  # of its memory
         self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
         self.late = False  # it was not read to its end in time
+        self.shares_chips = False  # with another process, as far as is known in this turn
         self.spent = 0.0  # seconds in this tick
         self.shedding = ShedState(fold.ring)
         self._applied = 0  # records, before this tick
         self._goal = 0  # the last record to read in this turn
         self._due: float | None = None  # when its end must be reached; known one tick after the end
-        self._chips: frozenset[str] = frozenset()
+        self.chips: frozenset[str] = frozenset()  # as of this turn
         self._chips_used = 0
 
-    def chips(self) -> frozenset[str]:
-        """The chips that its process uses."""
+    def look_at_chips(self) -> None:
+        """Find the chips that its process uses."""
         ring = self.fold.ring
         used = min(ring.field("chips_used"), ring.chip_count)
         if used != self._chips_used:
-            self._chips = frozenset(chip_id(ring.chip(index)) for index in range(used))
+            self.chips = frozenset(chip_id(ring.chip(index)) for index in range(used))
             self._chips_used = used
-        return self._chips
 
     @property
     def read_to_its_end(self) -> bool:
@@ -112,9 +112,16 @@ class FollowedRing:
         """Are there records to read in this turn that are not loaded yet?"""
         return self.fold.ring.cursor < self._goal and not self.shedding.shed
 
-    def pending(self) -> bool:
+    def until(self, now: int) -> int:
+        """Up to which agent's time its records are applied in a turn that began ``now``.
+
+        Records that were written since then may be younger than unread ones of another process on the same chips.
+        """
+        return now if self.shares_chips else _ALL_TIMES
+
+    def pending(self, now: int) -> bool:
         """Is there anything left to read or to apply in this turn?"""
-        return self.fold.loaded or self.has_more()
+        return self.has_more() or (self.fold.loaded and self.fold.next_time <= self.until(now))
 
 
 class Rings:
@@ -137,6 +144,7 @@ class Rings:
         self._clock = clock
         self._followers: dict[Peer, FollowedRing] = {}
         self._successors: dict[Peer, deque[FollowedRing]] = {}
+        self._turn = 0  # when this turn began, by the clock of the agents
         self._cost = ReadingCost()
         self.records = 0  # of rings that are not followed any more, as are the next three
         self.lost = 0
@@ -186,6 +194,7 @@ class Rings:
 
     def follow(self, deadline: float) -> bool:
         """Read all rings up to their newest records of now; True if the deadline came first."""
+        self._begin_turn()
         for peer, follower in list(self._followers.items()):
             self._guarded(peer, follower, follower.begin_turn)
             if not self._pending(peer, follower) and not follower.source.shed:
@@ -214,6 +223,7 @@ class Rings:
             if follower is None:
                 return True
             self._guarded(peer, follower, follower.end_here)
+            self._begin_turn()
             for other, its_ring in list(self._followers.items()):
                 if other not in started:  # once only: a living process may write for ever
                     started.add(other)
@@ -284,12 +294,22 @@ class Rings:
                 del self._successors[peer]
             self._guarded(peer, following, following.begin_turn)
 
+    def _begin_turn(self) -> None:
+        """Note the time, and which rings share chips."""
+        self._turn = clock_gettime_ns(CLOCK_MONOTONIC)
+        used: Counter[str] = Counter()
+        for peer, follower in list(self._followers.items()):
+            self._guarded(peer, follower, follower.look_at_chips)
+            used.update(follower.chips)
+        for follower in self._followers.values():
+            follower.shares_chips = any(used[chip] > 1 for chip in follower.chips)
+
     def _all_pending(self) -> list[tuple[Peer, FollowedRing]]:
         return [(peer, follower) for peer, follower in list(self._followers.items()) if self._pending(peer, follower)]
 
     def _pending(self, peer: Peer, follower: FollowedRing) -> bool:
         try:
-            return follower.pending()
+            return follower.pending(self._turn)
         except Exception as error:
             self._give_up(peer, follower, error)
             return False
@@ -340,7 +360,9 @@ class Rings:
                 self._ended(peer, follower)
 
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
-        return self._followers.get(peer) is follower and follower.fold.loaded
+        """Has it something to apply in this turn?"""
+        mine = self._followers.get(peer) is follower and follower.fold.loaded
+        return mine and follower.fold.next_time <= follower.until(self._turn)
 
     def _waits_for_more(self, peer: Peer, follower: FollowedRing) -> bool:
         fold = follower.fold
@@ -351,7 +373,7 @@ class Rings:
         if self._followers.get(peer) is not follower:
             return
         fold, began, cpu, records = follower.fold, self._clock(), thread_time(), follower.fold.applied
-        self._guarded(peer, follower, lambda: fold.fold(_ALL_TIMES, deadline))
+        self._guarded(peer, follower, lambda: fold.fold(follower.until(self._turn), deadline))
         follower.spent += self._clock() - began
         if not fold.observed:  # observers give way when there is too much for them
             self._cost.note(fold.applied - records, thread_time() - cpu)
@@ -364,7 +386,7 @@ class Rings:
         rings = [(peer, one) for peer, one in loaded if not one.fold.correcting]
         ends = [one.fold.next_time for _, one in loaded if one.fold.correcting]
         ends += [one.fold.last_time for _, one in rings if one.has_more()]
-        until = min(ends, default=_ALL_TIMES)
+        until = min([self._turn, *ends])
         began, cpu = self._clock(), thread_time()
         before = [one.fold.applied for _, one in rings]
         turns = [one.fold.in_turns(deadline) for _, one in rings]
@@ -419,8 +441,8 @@ def _sharing_chips(
 ) -> list[tuple[Peer, FollowedRing]]:
     """A ring, and those of the others that share chips with it, directly or not."""
     group = dict([first])
-    others = [(peer, follower, follower.chips()) for peer, follower in rings if peer not in group]
-    reached = first[1].chips() if others else frozenset()
+    others = [(peer, follower, follower.chips) for peer, follower in rings if peer not in group]
+    reached = first[1].chips
     grown = True
     while grown:
         grown = False
