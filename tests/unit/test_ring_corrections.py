@@ -13,14 +13,14 @@ import pytest
 
 from tests.scripted_agent import L1_BASE, MESHES, SLOTS, TABLE, Agent, Reader
 from ttmem.account.ledger import Ledger
-from ttmem.ingest import known_slots, ring_corrections
+from ttmem.ingest import known_slots, ring_corrections, ring_programs
 from ttmem.ingest.known_slots import KnownSlots
 from ttmem.ingest.ring_corrections import Corrections
 from ttmem.ingest.ring_listener import NoListener
 from ttmem.ingest.ring_meshes import RingMeshes
 from ttmem.ingest.ring_programs import RingPrograms
 from ttmem.ingest.ring_record_events import RecordEvents
-from ttmem.model.events import DeviceOpened
+from ttmem.model.events import DeviceOpened, ProgramDestroyed, ProgramRun
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.wire.agent_ring import Record, Ring
@@ -142,3 +142,30 @@ def test_there_is_a_pause_after_each_mesh() -> None:
         opened = [place for place, one in enumerate(found) if one is not None and type(one[1]) is DeviceOpened]
         assert len(opened) == MESHES
         assert all(found[place + 1] is None for place in opened)
+
+
+def test_many_programs_have_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find those that are gone, and those that were launched, in the order of their launches."""
+    for module in (ring_corrections, ring_programs):
+        monkeypatch.setattr(module, "PROGRAMS_PER_PAUSE", 8)
+    with closing(Agent()) as agent, closing(Reader()) as reader:
+        agent.chip(0, 555, 0)
+        agent.mesh(0, [0])
+        agent.opened()
+        reader.adopt(agent)
+        for slot in range(TABLE):
+            agent.program(slot, 100 + slot)
+            reader.follow()
+        launched = random.Random(1).sample(range(TABLE), TABLE)
+        for slot in launched:
+            agent.run(slot)
+        gone = [slot for slot in range(TABLE) if slot % 4 == 0]
+        for slot in gone:
+            agent.destroyed(slot, 100 + slot)
+        (follower,) = reader.rings._followers.values()
+        steps = list(follower.fold._corrector.of_table(copy_table(follower.fold.ring), False))
+        events = [step[1] for step in steps if step is not None]
+        assert [event.program for event in events if isinstance(event, ProgramDestroyed)] == [100 + one for one in gone]
+        runs = [event.program for event in events if isinstance(event, ProgramRun)]
+        assert runs == [100 + slot for slot in launched if slot not in gone]
+        assert sum(step is None for step in steps) >= (TABLE + 2 * len(runs)) // 8

@@ -99,7 +99,9 @@ def test_records_change_a_copy_as_they_changed_the_table(seed: int) -> None:
         live = {slot: copy.record(slot) for slot in range(len(copy)) if copy.sequences(slot, slot + 1)[0]}
         assert live == table
     assert copy.records() == sorted(table.values())
-    assert list(copy.frames()) == [(slot, table[slot]) for slot in sorted(table) if table[slot].kind == PROGRAM_FRAME]
+    frames = [slot for slot in sorted(table) if table[slot].kind == PROGRAM_FRAME]
+    assert list(copy.frames()) == [(slot, table[slot]) for slot in frames]
+    assert [slot for slot in range(len(copy) + 2) if copy.has_frame(slot)] == frames
 
 
 # -- what it costs

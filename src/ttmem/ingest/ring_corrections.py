@@ -14,7 +14,7 @@ from ttmem.account.entities import Source
 from ttmem.account.free_matching import NUMBERED
 from ttmem.ingest.known_slots import CHUNK_SLOTS, KnownSlots
 from ttmem.ingest.ring_meshes import RingMeshes
-from ttmem.ingest.ring_programs import RingPrograms
+from ttmem.ingest.ring_programs import PROGRAMS_PER_PAUSE, RingPrograms
 from ttmem.ingest.ring_record_events import RecordEvents
 from ttmem.model.events import Event, Freed, ProgramDestroyed
 from ttmem.model.kinds import BUFFER_KINDS, Kind
@@ -77,8 +77,8 @@ class Corrections:
         if without_slot:
             for event in self._removed_without_slot():
                 yield None, event
-        for event in self._programs_removed(table, changed_programs):
-            yield None, event
+        for removed in self._programs_removed(table, changed_programs):
+            yield None if removed is None else (None, removed)
         for added in _rows_of(table, changed_programs):
             yield None
             new.append(sorted(added))
@@ -106,11 +106,12 @@ class Corrections:
                     allocator = 0 if buffer.extra is None else buffer.extra.allocator
                     yield Freed(holding.device, buffer.kind, buffer.address, allocator=allocator)
 
-    def _programs_removed(self, table: TableCopy, changed: set[int]) -> Iterator[Event]:
-        """Remove the programs of which anything changed; those that are still live are added again."""
-        live = {slot for slot, _ in table.frames()}
-        for slot, frame in list(self._programs.frames.items()):
-            if slot not in live:
+    def _programs_removed(self, table: TableCopy, changed: set[int]) -> Iterator[Event | None]:
+        """Remove the programs of which anything changed; those that are still live are added again. None is a pause."""
+        for count, (slot, frame) in enumerate(list(self._programs.frames.items()), 1):
+            if not count % PROGRAMS_PER_PAUSE:
+                yield None
+            if not table.has_frame(slot):
                 changed.add(frame.program)
             if frame.program in changed:
                 self._programs.drop(slot)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
 from typing import NamedTuple
 
 from ttmem.ingest.ring_meshes import MeshView, RingMeshes
@@ -11,6 +12,7 @@ from ttmem.model.events import Event, ProgramCompiled, ProgramRun, WorkloadRun
 from ttmem.wire.agent_ring import RAN, Record, Ring, RingError
 from ttmem.wire.table_copy import TableCopy
 
+PROGRAMS_PER_PAUSE = 1024  # during a catch-up
 _MOST_LAUNCHES = 1024  # programs of one workload, each once for each of its chips; they share no chip as a rule
 
 
@@ -99,13 +101,22 @@ class RingPrograms:
         event = self._runs[workload] = runs[0] if len(runs) == 1 else WorkloadRun(workload, runs)
         return event
 
-    def launched_in(self, table: TableCopy) -> Iterator[tuple[int, Event]]:
-        """Launch the workloads of a table again, in the order in which each was launched last, each with that time."""
+    def launched_in(self, table: TableCopy) -> Iterator[tuple[int, Event] | None]:
+        """Launch the workloads of a table again, in the order in which each was launched last, each with that time.
+
+        None is a pause.
+        """
         launched: dict[int, int] = {}  # workload -> when
-        for _, frame in table.frames():
+        for count, (_, frame) in enumerate(table.frames(), 1):
+            if not count % PROGRAMS_PER_PAUSE:
+                yield None
             if frame.flags & RAN:
                 launched[frame.per_bank] = max(frame.time, launched.get(frame.per_bank, 0))
-        for workload in sorted(launched, key=launched.__getitem__):
+        workloads, runs = list(launched), []
+        for first in range(0, len(workloads), PROGRAMS_PER_PAUSE):
+            yield None
+            runs.append(sorted(workloads[first : first + PROGRAMS_PER_PAUSE], key=launched.__getitem__))
+        for workload in merge(*runs, key=launched.__getitem__):
             event = self.launched(workload)
             if event is not None:
                 yield launched[workload], event

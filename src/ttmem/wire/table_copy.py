@@ -22,6 +22,7 @@ _ROW_U64, _ROW_U32 = RECORD_SIZE // 8, RECORD_SIZE // 4
 _KIND_AT, _FLAGS_AT, _TIME_AT, _NAME_AT = 17, 19, 8, 60
 _PROGRAM_COLUMN, _NAME_COLUMN = 14, 15  # in a row of u32
 _TIME, _NAME = Struct("<Q"), Struct("<I")
+_FRAME = bytes([PROGRAM_FRAME])
 _EMPTY_ROW = bytes(8)  # sequence 0: the slot is free
 
 
@@ -71,6 +72,11 @@ class TableCopy:
         """Everything live, in the order in which it was allocated."""
         found = (Record._make(row) for row in RECORD.iter_unpack(self._rows))
         return sorted(record for record in found if record.sequence)
+
+    def has_frame(self, slot: int) -> bool:
+        """Is there the frame of a live program in this slot?"""
+        at = slot * RECORD_SIZE
+        return self._rows[at + _KIND_AT : at + _KIND_AT + 1] == _FRAME and any(self._rows[at : at + len(_EMPTY_ROW)])
 
     def frames(self) -> Iterator[tuple[int, Record]]:
         """The frame of each live program, with its slot."""
