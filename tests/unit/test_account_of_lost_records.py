@@ -17,6 +17,7 @@ from ttmem.documents.chip_memory import memory
 from ttmem.documents.peaks import peaks
 from ttmem.documents.run_document import _chips as run_chips
 from ttmem.model.events import (
+    MAX_SIZE,
     Allocated,
     CaughtUp,
     DeviceOpened,
@@ -30,6 +31,7 @@ from ttmem.model.events import (
     PhaseBegan,
     PhaseEnded,
     ProcessExited,
+    Sees,
 )
 from ttmem.model.kinds import POOL_GAUGES, POOL_OF, Kind, Pool
 from ttmem.server.history import sampled
@@ -307,6 +309,16 @@ def test_reserved_bytes_that_were_seen_at_the_upper_limit() -> None:
     made, _, row = reserve(DRAM, True, 1024)
     assert (row["reserved_peak"], row["reserved_peak_exact"]) == (1056, True)
     assert shown_peak(made, DRAM) == 1056
+
+
+def test_kinds_that_may_have_been_used() -> None:
+    """Nothing was seen of them, and nothing measured how high they were among the lost records."""
+    made, first, _ = two_processes()
+    made.apply(first, Sees(1 << DRAM | 1 << Kind.L1))
+    made.apply(first, GapBegan(), caught_up()._replace(unmetered=True))
+    (row,) = run_chips(made.ledger, [])
+    unknown = {"peak": 0, "peak_at_most": MAX_SIZE, "end": 0}
+    assert row["kinds"] == {"dram": unknown, "l1": unknown}
 
 
 # -- a reset in a gap

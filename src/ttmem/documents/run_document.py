@@ -124,7 +124,7 @@ def _chips(ledger: Ledger, left: Iterable[Allocation]) -> list[schema.RunChip]:
     for holding in ends:
         for chip in holding.chips:
             here.setdefault(chip.id, []).append(holding)
-    shown = [chip for chip in ledger.chips.values() if any(total.peak.value for total in chip.kinds)]
+    shown = [chip for chip in ledger.chips.values() if any(total.peak.at_most for total in chip.kinds)]
     return [_chip(chip, [ends[holding] for holding in here.get(chip.id, [])]) for chip in shown]
 
 
@@ -154,7 +154,7 @@ def _chip(chip: Chip, left: Sequence[tuple[list[int], list[int]]]) -> schema.Run
         "kinds": {
             kind.label: {"peak": peak.value, "peak_at_most": peak.limit, "end": used[kind]}
             for kind in KINDS
-            if (peak := chip.kinds[kind].peak).value
+            if (peak := chip.kinds[kind].peak).at_most
         },
         "dram": taken(Pool.DRAM),
         "l1": taken(Pool.L1),
