@@ -5,7 +5,7 @@ import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
 import { bytesOf, exact, grouped, moment, peakBytes, peakText, percent, plural, short, shortLine } from "../parts/format";
 import type { View } from "./view";
-import { kindWords, poolNote, poolWords } from "./words";
+import { dataWords, kindWords, poolNote, poolWords } from "./words";
 
 const STATUS: Record<string, string> = {
   fits: "Fits",
@@ -217,9 +217,7 @@ function Facts({ report }: { report: Report }) {
         ))}
         <div>
           <dt>data</dt>
-          <dd>
-            {plural(report.records + report.events, "record")}, {plural(report.launches, "launch", "launches")}
-          </dd>
+          <dd title={dataWords(report)}>{dataWords(report)}</dd>
         </div>
       </dl>
     </div>
