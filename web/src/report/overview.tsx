@@ -124,7 +124,7 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
         <span class="meter-note">
           {pool.peak_ns !== null && `at ${moment(pool.peak_ns)}`}
           {free !== null &&
-            `, least largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
+            `, lowest value of the largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
         </span>
       )}
     </button>
