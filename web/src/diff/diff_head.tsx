@@ -65,7 +65,7 @@ function factsOf(diff: DiffReport, side: Side): Map<string, string> {
   const facts = new Map<string, string>([
     ["result", own.verdict.lines[0] ?? ""],
     ["file", compared.file],
-    ["compared", `${compared.moment}, ${moment(own.moment_ns, 1e3)} after the begin`],
+    ["compared", `${compared.moment}, ${moment(own.moment_ns, 1e3)} after the start`],
     ["boards", boards.join(", ") || "not known"],
   ]);
   for (const fact of own.facts) if (!LEFT_OUT.includes(fact.label)) facts.set(fact.label, fact.value);

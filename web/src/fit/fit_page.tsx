@@ -107,7 +107,7 @@ function columnsOf(fit: Fit): TableColumn<FitBoard>[] {
       key: "share", label: "of a bank", right: true, value: (run) => (run.dram ? run.dram.peak / run.dram.bank_size : null),
       render: (run) => (run.dram === null ? "-" : <Share part={run.dram.peak / run.dram.bank_size} />),
     },
-    bytesColumn("free", "Least largest free block", (run) => run.dram?.largest_free_min ?? null),
+    bytesColumn("free", "Lowest value of the largest free block", (run) => run.dram?.largest_free_min ?? null),
     bytesColumn("headroom", "Least L1 headroom", (run) => run.l1?.headroom ?? null),
     bytesColumn("small", "L1_SMALL needed", (run) => run.l1_small?.needed ?? null),
     countColumn("programs", "Programs", (run) => run.programs),
@@ -161,7 +161,7 @@ function Run({ run }: { run: FitBoard }) {
           columns={[
             { key: "phase", label: "Phase", value: (row) => row.phase },
             numberColumn("peak", "DRAM per bank at the peak", (row: FitPhase) => row.peak, exact),
-            numberColumn("free", "Least largest free block", (row: FitPhase) => row.largest_free_min, exact),
+            numberColumn("free", "Lowest value of the largest free block", (row: FitPhase) => row.largest_free_min, exact),
           ]}
         />
       )}

@@ -39,8 +39,13 @@ function Finding({ finding }: { finding: FindingRow }) {
       <div>
         <b>{finding.check}</b> <span>{finding.looked_at}</span>
         <p>{finding.found}</p>
-        {finding.todo !== null && finding.level !== "ok" && <p class="todo">{finding.todo}</p>}
+        {finding.todo !== null && finding.level !== "ok" && <p class="todo">{hintOf(finding.todo)}</p>}
       </div>
     </div>
   );
+}
+
+/** A hint names options of `ttmem doctor`. The page has none of them, so the command is added. */
+export function hintOf(todo: string): string {
+  return todo.replace(/ with --python PATH$/, " with `ttmem doctor --python PATH`");
 }

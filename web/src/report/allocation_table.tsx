@@ -28,7 +28,7 @@ const FLAGS: readonly (readonly [AllocationFilter["flag"], string])[] = [
   [CHOSEN.freedLate, "freed late"],
 ];
 const LIVES: readonly (readonly [AllocationFilter["life"], string])[] = [
-  ["any", "any life time"],
+  ["any", "any lifetime"],
   ["short", "short: below 1 % of the run"],
   ["long", "long: over half of the run"],
 ];
@@ -141,7 +141,7 @@ export function AllocationTable({ view }: { view: View }) {
           </button>
         </div>
         <Choice label="Size" options={LEAST} value={least} onChoose={setLeast} />
-        <Choice label="Life time" options={LIVES} value={life} onChoose={setLife} />
+        <Choice label="Lifetime" options={LIVES} value={life} onChoose={setLife} />
         <Choice label="Freed" options={FLAGS} value={flag} onChoose={setFlag} />
       </div>
       {error !== null && <p class="problem">The allocations cannot be shown: {error}</p>}

@@ -88,7 +88,7 @@ function SumTable({ view, by }: { view: View; by: By }) {
         {
           key: "change",
           label: "Change",
-          title: "Live bytes at the end of the window, less those at its begin",
+          title: "Live bytes at the end of the window, less those at its start",
           right: true,
           value: (row) => row.change,
           render: (row) => (

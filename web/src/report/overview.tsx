@@ -5,7 +5,7 @@ import { usePageColours } from "../parts/canvas";
 import { css, kindColour } from "../parts/colours";
 import { bytesOf, exact, grouped, moment, peakBytes, peakText, percent, plural, short, shortLine } from "../parts/format";
 import type { View } from "./view";
-import { kindWords, poolNote, poolWords } from "./words";
+import { dataWords, kindWords, poolNote, poolWords } from "./words";
 
 const STATUS: Record<string, string> = {
   fits: "Fits",
@@ -124,7 +124,7 @@ function Meter({ pool, chosen, onChoose }: { pool: ReportPool; chosen: boolean; 
         <span class="meter-note">
           {pool.peak_ns !== null && `at ${moment(pool.peak_ns)}`}
           {free !== null &&
-            `, least largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
+            `, lowest value of the largest free block ${short(free)}${pool.banks ? ` in one of ${pool.banks} banks` : ""}`}
         </span>
       )}
     </button>
@@ -217,9 +217,7 @@ function Facts({ report }: { report: Report }) {
         ))}
         <div>
           <dt>data</dt>
-          <dd>
-            {plural(report.records + report.events, "record")}, {plural(report.launches, "launch", "launches")}
-          </dd>
+          <dd title={dataWords(report)}>{dataWords(report)}</dd>
         </div>
       </dl>
     </div>

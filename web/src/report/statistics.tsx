@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Statistics of the whole run: sizes, life times, fragmentation, what was freed late, phases. */
+/** Statistics of the whole run: sizes, lifetimes, fragmentation, what was freed late, phases. */
 import type {
   ReportPhase,
   Stats,
@@ -36,7 +36,7 @@ export function Statistics({ view }: { view: View }) {
         ))}
       </div>
       <h3>How allocations ended, and how long they lived</h3>
-      <Table label="Life times by kind" rows={stats.lives} columns={LIVES} id={(row) => row.kind} sort="-freed" />
+      <Table label="Lifetimes by kind" rows={stats.lives} columns={LIVES} id={(row) => row.kind} sort="-freed" />
       {stats.freed_late.rows.length > 0 && (
         <>
           <h3>Freed late: only when the device was closed or the process exited</h3>
@@ -103,7 +103,7 @@ const pair = (key: "start" | "made" | "freed" | "live" | "temporary", label: str
 ];
 export const kindColumns = (lost: boolean): TableColumn<StatsKindRow>[] => [
   kindColumn(),
-  ...pair("start", "At the begin"),
+  ...pair("start", "At the start"),
   ...pair("made", "Made"),
   ...pair("temporary", "Temporary"),
   ...pair("freed", "Freed"),
@@ -155,7 +155,7 @@ const FRAGMENTATION: TableColumn<StatsFragmentation>[] = [
   ),
   numberColumn("largest", "largest block", (row) => row.worst?.largest ?? null, short),
   secondsColumn("at", "at", (row) => row.worst?.after_s ?? null),
-  numberColumn("smallest", "Smallest largest block", (row) => row.smallest?.largest ?? null, short),
+  numberColumn("smallest", "Lowest value of the largest block", (row) => row.smallest?.largest ?? null, short),
   secondsColumn("smallest_at", "at ", (row) => row.smallest?.after_s ?? null),
 ];
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Names of pools and panels, as docs/glossary.md has them. */
+/** Names of pools and panels, as docs/glossary.md has them, and of what was recorded. */
+import type { Report } from "../documents";
+import { plural } from "../parts/format";
 
 const POOLS: Record<string, string> = {
   dram: "DRAM",
@@ -27,6 +29,13 @@ export function poolNote(pool: string): string | null {
 
 export function panelWords(panel: string): string {
   return PANELS[panel] ?? panel;
+}
+
+/** What was recorded. Events of other sources are not records of an agent. */
+export function dataWords({ records, launches, events }: Report): string {
+  if (records === 0 && events > 0) return plural(events, "event");
+  const others = events > 0 ? `, ${plural(events, "other event")}` : "";
+  return `${plural(records, "record")}, ${plural(launches, "launch", "launches")}${others}`;
 }
 
 export { kindWords } from "../parts/kind_words";
