@@ -12,7 +12,8 @@ import pytest
 
 from tests.ring_memory import RingMemory
 from ttmem.model.kinds import Kind
-from ttmem.wire.agent_ring import KEPT, PROGRAM_FRAME, RAN, RECORD, RECORD_SIZE, Record, RingEvent
+from ttmem.wire import table_copy
+from ttmem.wire.agent_ring import KEPT, PROGRAM_FRAME, RAN, RECORD, RECORD_SIZE, Record, RingError, RingEvent
 from ttmem.wire.table_copy import TableCopy, copy_table
 
 MOST = 48
@@ -191,3 +192,26 @@ def test_records_that_are_written_while_the_table_is_copied(reading: Reading, mo
     assert copy.sequence == TABLE + RECORDS
     assert reading.rows <= MOST_ROWS
     assert len(copy.records()) == TABLE
+
+
+def test_the_larger_a_table_the_fewer_times_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner may write so fast, or say so, that each copy is too old. Others wait meanwhile."""
+    monkeypatch.setattr(table_copy, "_MOST_COPIED_BYTES", 64 * RECORD_SIZE)
+    copies = []
+    for slots in (8, 32):
+        with closing(RingMemory(table=slots)) as memory, closing(memory.open()) as ring:
+            memory.put(table_high=slots)
+            rows, count = ring.table_rows, 0
+
+            def overwritten() -> bytearray:
+                nonlocal count
+                count += 1
+                for _ in range(2 * memory.slots):
+                    memory.write()
+                return rows()  # noqa: B023 - called at once
+
+            monkeypatch.setattr(ring, "table_rows", overwritten)
+            with pytest.raises(RingError):
+                copy_table(ring)
+            copies.append(count)
+    assert copies == [8, 2]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ttmem.wire.agent_ring import Ring
 
 _COPY_ATTEMPTS = 100
+_MOST_COPIED_BYTES = 128 << 20  # until the table is called too fast: it is large, or its owner misleads the reader
 _ROW_U64, _ROW_U32 = RECORD_SIZE // 8, RECORD_SIZE // 4
 _KIND_AT, _FLAGS_AT, _TIME_AT, _NAME_AT = 17, 19, 8, 60
 _PROGRAM_COLUMN, _NAME_COLUMN = 14, 15  # in a row of u32
@@ -171,13 +172,16 @@ class TableCopy:
 
 def copy_table(ring: Ring) -> TableCopy:
     """A copy of everything live. The cursor of the ring is then at the copy's record."""
-    for _ in range(_COPY_ATTEMPTS):
+    copied = attempts = 0
+    while attempts < _COPY_ATTEMPTS and copied < _MOST_COPIED_BYTES:
         # Read the newest record again: the agent changes the table after the record, and may not have done so yet.
         ring.cursor = max(0, ring.head - 1)
         rows = ring.table_rows()
         lost, records = ring.read(ring.slots)
-        if lost:
-            continue  # the ring was overwritten meanwhile
+        if lost:  # the ring was overwritten meanwhile
+            attempts += 1
+            copied += len(rows)
+            continue
         copy = TableCopy(rows, ring.cursor, ring.table_slots)
         for record in records:
             copy.apply(Record._make(record))
