@@ -127,8 +127,8 @@ class Holding:
     An allocation on a mesh is one allocation that has the same address on each of its chips.
     """
 
-    __slots__ = ("agreements", "audits", "buffers", "chips", "device", "former", "freed", "freed_before", "launched",
-                 "leaves", "numbers", "per_core", "programs", "source", "unplaced", "views")  # fmt: skip
+    __slots__ = ("agreements", "arriving", "audits", "buffers", "chips", "device", "former", "freed", "freed_before",
+                 "launched", "leaves", "numbers", "per_core", "programs", "source", "unplaced", "views")  # fmt: skip
 
     def __init__(self, source: Source, device: Device, chips: tuple[Chip, ...]) -> None:
         self.source = source
@@ -141,6 +141,7 @@ class Holding:
         self.buffers: dict[int, Allocation] = {}
         self.programs: dict[int, Program] = {}
         self.unplaced = UnplacedBuffers()  # buffers at address 0, each an allocation of its own (rule 1)
+        self.arriving: dict[Kind, Total] = {}  # what was added during a resync, which counts when that ends
         self.per_core = 0  # number of buffers with a different address on each core
         self.freed: set[object] = set()
         self.freed_before: set[object] = set()
@@ -182,6 +183,7 @@ class Holding:
         """Start with empty tables. The old tables are not emptied: `DeadAllocations` keeps them."""
         self.buffers = {}
         self.programs = {}
+        self.arriving = {}
         self.unplaced = UnplacedBuffers()
         self.per_core = 0
         self.audits = {}

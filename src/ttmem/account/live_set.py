@@ -41,6 +41,7 @@ def place(
     if source.generation is not None:
         allocation.born = NOT_YET
         source.confirmed.add(allocation)
+        _arrives(holding, allocation, 1)
     elif taken is None:
         leaf.add(allocation.counted, seq, time)
     else:
@@ -55,6 +56,7 @@ def remove(holding: Holding, allocation: Allocation) -> None:
     holding.source.process.count -= 1
     holding.per_core -= allocation.extra is not None and allocation.extra.per_core
     if allocation.born == NOT_YET:
+        _arrives(holding, allocation, -1)
         return
     taken = allocation.taken
     if taken is None:
@@ -63,27 +65,31 @@ def remove(holding: Holding, allocation: Allocation) -> None:
         leaf.remove_taken(allocation, allocation.counted, taken)
 
 
+def _arrives(holding: Holding, allocation: Allocation, sign: int) -> None:
+    """An allocation is added during a resync (1), or is gone before the end of it (-1)."""
+    arriving = holding.arriving.get(allocation.kind)
+    if arriving is None:
+        arriving = holding.arriving[allocation.kind] = Total()
+    arriving.used += sign * allocation.counted
+    taken = allocation.taken
+    if taken is None:
+        arriving.unknown += sign
+    else:
+        arriving.known += sign
+        arriving.reserved += sign * taken
+
+
 def count_arrivals(holding: Holding, seq: int, time: float) -> None:
     """Count the allocations that were added during a resync, all allocations of a kind at once."""
-    new = [Total() for _ in Kind]
-    for allocation in holding.allocations():
-        if allocation.born == NOT_YET:
-            allocation.born = seq
-            total = new[allocation.kind]
-            total.used += allocation.counted
-            taken = allocation.taken
-            if taken is None:
-                total.unknown += 1
-            else:
-                total.known += 1
-                total.reserved += taken
-    for leaf, arrived in zip(holding.leaves, new):
+    for kind, arrived in holding.arriving.items():
+        leaf = holding.leaves[kind]
         if leaf is not None and arrived.count:
             for total in leaf.chain:
                 total.merge(arrived)
                 if total.used > total.high:
                     total.rise(total.used, seq, time)
             leaf.arrived(arrived.used, seq, time)
+    holding.arriving = {}
 
 
 def counted_chips(item: Allocation) -> tuple[Chip, ...]:

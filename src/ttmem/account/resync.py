@@ -19,6 +19,7 @@ from ttmem.account.free_matching import place_of
 from ttmem.account.live_set import count_arrivals, remove
 from ttmem.account.process_events import end_phase
 from ttmem.account.state import AccountState
+from ttmem.account.totals import NOT_YET
 from ttmem.model.events import ResyncBegin, ResyncEnd, ResyncStep
 
 STEP_ALLOCATIONS = 1000  # that a step looks at
@@ -57,6 +58,9 @@ def end(state: AccountState, time: float, source: Source, event: ResyncEnd) -> N
             pass
     for holding in source.holdings.values():
         count_arrivals(holding, state.seq, time)
+    for allocation in source.confirmed:
+        if allocation.born == NOT_YET:
+            allocation.born = state.seq
     _drop_unconfirmed_programs(source)
     for other, ident in list(source.process.phases.open):
         if other is source and ident not in source.confirmed_phases:
