@@ -15,6 +15,7 @@ from tests.random_workloads import LAYOUTS, PAIR, Layout, Truth, Workload, compa
 from tests.recordings import RingRecording
 from tests.scripted_agent import SLOTS
 from ttmem.account.ledger import Ledger
+from ttmem.documents.peaks import peaks
 from ttmem.model.events import MAX_SIZE, PeaksReset
 from ttmem.model.kinds import Kind, Pool
 from ttmem.recording.blocks import HEADER_SIZE, BlockType
@@ -181,6 +182,7 @@ def test_without_meters_a_peak_is_a_lower_limit(damage: str) -> None:
         total = ledger.chips["555"].kinds[Kind.L1]
         assert (total.used, total.peak.value, total.peak.at_most) == (30, 1000, MAX_SIZE)
         assert [chip for chip in ledger.chips.values() if chip.kinds[Kind.DRAM].peak.limit is None] == []
+        assert {row["time"] for row in peaks(ledger) if not row["per_chip"]} == {None}
         assert bool(recording.problems) == (damage != "another table")
 
 

@@ -109,7 +109,7 @@ class PeakFinder:
                 **_name(first.name, corners),
                 "per_chip": first.peak.value,
                 "at_most": first.peak.limit,
-                "time": first.peak.time,
+                "time": first.peak.time if first.peak.value else None,
                 "largest": [
                     allocation(item, chips, see_tag=may_see(item.holding.source.process.info.user_id))
                     for item in largest[first.peak]
