@@ -145,7 +145,7 @@ def test_a_dump_is_filtered_and_lists_the_largest(server: Server, busy: LegacyCl
     assert "  CB: " in boxes
     assert "  DRAM: " not in boxes
     for query, words in (
-        ("pid=1", "no process 1 has reported to this server"), ("chip=nope", "there is no chip 'nope'"),
+        ("pid=1", "no process 1 has reported to the server"), ("chip=nope", "there is no chip 'nope'"),
         ("kind=dram,nope", "kind is one of dram, l1,"), ("pid=x", "pid must be a whole number"),
     ):  # fmt: skip
         with pytest.raises(ApiError, match=re.escape(words)):

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.mock.wheel import VERSION, wheel
+from tests.recorded_stories import STORY, story_file
 from tests.support import ROOT, LegacyClient, Server
 from ttmem.cli import COMMANDS
+from ttmem.model.events import Allocated, Extra
 
 
 def _ttmem(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -166,6 +168,50 @@ def test_output_into_a_closed_pipe(server: Server, arguments: str) -> None:
     assert (piped.returncode, piped.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("arguments", ["leaks --file", "leaks --json --file", "report -o -", "replay", "explain"])
+def test_output_that_cannot_be_written_is_no_error_of_the_recording(folder: Path, arguments: str) -> None:
+    """Each line is written at once, while the recording is open."""
+    command = [sys.executable, "-u", "-m", "ttmem", *arguments.split(), story_file(folder)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as closed, open("/dev/full", "wb") as full:
+        piped = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=60)
+        stopped = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (piped.returncode, piped.stderr) == (0, "")
+    name = arguments.split()[0]
+    assert (stopped.returncode, stopped.stderr) == (
+        1, f"ttmem {name}: cannot write the output: No space left on device\n",
+    )  # fmt: skip
+
+
+def test_ascii_is_an_option_of_every_command_that_prints_more(folder: Path) -> None:
+    """A name of an operation, the arrow of a comparison, the chart of a leak, a folder: none of them is ASCII."""
+    story = [(after, event._replace(extra=Extra(tag="模型")) if isinstance(event, Allocated) else event)
+             for after, event in STORY]  # fmt: skip
+    (folder / "模型").mkdir()
+    old, new = story_file(folder / "模型", story), story_file(folder, story[:-3])
+    captured = str(ROOT / "tests/data/imports/n300_report.json")
+    for arguments in (
+        ["leaks", "--file", old], ["diff", old, new, "--by", "op"], ["stats", old], ["tree", old], ["replay", old],
+        ["import", captured, "-o", str(folder / "模型" / "out.ttmem")],
+        ["doctor", "--socket", str(folder / "模型" / "t.sock"), "--root", str(folder)],
+        ["fit", "--replay", old],
+    ):  # fmt: skip
+        plain, posix = _ttmem(*arguments, "--ascii", "--no-color"), _ttmem(*arguments, LC_ALL="POSIX")
+        assert plain.returncode != 2, plain.stderr
+        assert plain.stdout.isascii(), arguments
+        assert posix.stdout.isascii(), arguments
+        assert "\\u" not in posix.stdout, arguments
+    assert " -> " in _ttmem("diff", old, new, "--ascii").stdout
+
+
+def test_help_is_ascii_and_has_the_exit_codes() -> None:
+    for command in COMMANDS:
+        shown = _ttmem(command, "--help").stdout
+        assert shown.isascii(), command
+        assert "\nExit code: " in shown, command
+
+
 def test_every_option_and_variable_is_documented() -> None:
     pages = "\n".join(page.read_text() for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
     for command in COMMANDS:
@@ -233,3 +279,11 @@ def test_a_number_that_two_chips_have(server: Server, command: str) -> None:
     finally:
         for holder in holders:
             holder.communicate("")
+
+
+@pytest.mark.parametrize("dashes", [["--"], []])
+def test_the_arguments_of_a_command_are_its_own(folder: Path, dashes: list[str]) -> None:
+    """Also those that are named like options of ttmem and have values that begin with a minus sign."""
+    command = ["sh", "-c", 'echo "$@"', "sh", "--at", "-1s", "--json", "-5x", "--depth", "-1"]
+    done = _ttmem("run", "--quiet", *dashes, *command)
+    assert (done.returncode, done.stdout) == (0, "--at -1s --json -5x --depth -1\n"), done.stderr

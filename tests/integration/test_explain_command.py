@@ -52,11 +52,11 @@ def test_a_log_and_a_recording(folder: Path) -> None:
     ("name", "content", "code", "words"),
     [
         ("quiet.log", b"all is well\n\xff\x00" * 1000, 1, b"no failure in"),
-        ("empty.log", b"", 1, b"it looks for: out of memory"),
+        ("empty.log", b"", 1, b"ttmem recognizes out of memory"),
         ("absent.log", None, 1, b"No such file"),
         (".", None, 1, b"is a folder; name a log or a recording"),
         ("newer.ttmem", b"TTMEMREC\x63\0\0\0\0\0\0\0", 1, b"recording of version 99"),
-        ("cut.ttmem", b"TTMEMREC\x01\0\0\0\0\0\0\0half", 1, b"4 bytes at its end are no whole block"),
+        ("cut.ttmem", b"TTMEMREC\x01\0\0\0\0\0\0\0half", 1, b"4 bytes at its end are not a complete block"),
     ],
 )
 def test_nothing_to_explain(name: str, content: bytes | None, code: int, words: bytes, folder: Path) -> None:

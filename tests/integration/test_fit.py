@@ -201,7 +201,7 @@ def test_a_program_that(what: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--board", "n150", "--", "no-such-program"], 127, "cannot run no-such-program: there is no such program"),
+        (["--board", "n150", "--", "no-such-program"], 127, "cannot run no-such-program: No such file or directory"),
         (["--board", "n151", "--", "python"], 2, "there is no board 'n151'; choose from n150, n300"),
         (["--", "python"], 2, "--board is missing"),
         (["--board", "n150"], 2, "there is no command to run"),

@@ -282,7 +282,7 @@ def test_from_the_file_to_the_screens(folder: Path) -> None:
     assert lying == {at for kind, at in accounts["captured"]["buffers"] if kind in (1, 3)}
     began = ttmem("l1", "--file", "db.ttmem", "--at", "1", folder=folder)
     assert began.returncode == 1
-    assert "1 is outside the recording: it is " in began.stderr
+    assert "1 is outside the recording, which is " in began.stderr
     assert "--at needs --file" in ttmem("l1", "--at", "1", folder=folder).stderr
     assert "No such file" in ttmem("l1", "--file", "nothing", folder=folder).stderr
     nowhere = ttmem("l1", "--file", "db.ttmem", "--core", "40,0", "--at", "end", folder=folder)

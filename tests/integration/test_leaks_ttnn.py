@@ -77,6 +77,17 @@ def test_exactly_the_leaks_grow(bench: Bench) -> None:
     assert "make, called at :52 leak_seldom, ttnn.zeros, [1, 128] bfloat16 tile" in text
 
 
+def test_the_program_cache_is_found_as_the_run_reported_it(bench: Bench) -> None:
+    """Also if every tensor was freed before the device was closed."""
+    path = str(bench.folder / "model.ttmem")
+    ran = bench.run_command([bench.python, str(ROOT / "examples/model.py")], options=("--record", path))
+    assert ran.code == 0, ran.err
+    left = [row["cause"] for row in ran.data["left"]]
+    found = json.loads(ttmem("leaks", "--file", path, "--json").out)
+    assert left == ["program cache"] * found["program_cache"]["count"]
+    assert left
+
+
 def test_a_sound_program_has_no_leak(bench: Bench) -> None:
     """The same without the leaks, without stacks and without phases."""
     path = str(bench.folder / "sound.ttmem")

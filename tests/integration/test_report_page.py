@@ -363,6 +363,6 @@ def test_an_incomplete_recording_says_so(name: str, tab: Tab, samples: Samples) 
     assert bool(report["groups"]) == (name == "truncated")
     text = tab.page.inner_text("body")
     assert "The recording was not finished" in text
-    assert re.search(r"\d+ bytes at its end are no whole block", text)
+    assert re.search(r"\d+ bytes at its end are not a complete block", text)
     assert "No chip was used" not in text
     assert ("The recording is incomplete." in text) == (name == "without_records")

@@ -239,7 +239,7 @@ def test_a_recording_cut_off_by_kill_9(serve: Serve, legacy: Legacy, folder: Pat
         file.truncate(os.path.getsize(record) - 3)
     cut = _replay(record, "--json")
     assert cut.returncode == 0
-    assert "at its end are no whole block; what is readable is shown" in cut.stderr
+    assert "at its end are not a complete block; what is readable is shown" in cut.stderr
 
 
 def test_device_metadata_without_opening_a_device(folder: Path, serve: Serve, legacy: Legacy) -> None:

@@ -121,11 +121,11 @@ def test_no_line_is_longer_than_the_terminal(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--from", "+3s", "--until", "+1s"), 2, "--from +3s is later than --until +1s; exchange the two"),
-        (("--from", "+1h"), 1, "--from +1h: +1h is outside the recording: it is "),
-        (("--until", "+1h"), 1, "--until +1h: +1h is outside the recording: it is "),
+        (("--from", "+3s", "--until", "+1s"), 2, "--from +3s is later than --until +1s; swap them"),
+        (("--from", "+1h"), 1, "--from: +1h is outside the recording, which is "),
+        (("--until", "+1h"), 1, "--until: +1h is outside the recording, which is "),
         (("--until", "soon"), 2, "--until: 'soon' is not a moment: use +2.3s after the start"),
-        (("--from", "phase:warm-up"), 1, "--from phase:warm-up: it has no phase 'warm-up'; it has load, prefill"),
+        (("--from", "phase:warm-up"), 1, "--from: the recording has no phase 'warm-up'; it has load, prefill"),
         (("--chip", "99"), 1, "there is no chip '99'; there are n150 chip 0"),
         (("--top", "0"), 2, "'0' is not a number from 1 to 10000"),
     ],

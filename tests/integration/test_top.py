@@ -410,7 +410,7 @@ def test_a_recording_that_was_cut_off(top: Callable[..., Terminal], folder: Path
     terminal = top(path, size=(24, 132))
     text = moment(terminal, "at the last failed allocation")
     assert "INCOMPLETE" in text.splitlines()[0]
-    assert re.match(r"incomplete: \d+ bytes at its end are no whole block", text.splitlines()[-1])
+    assert re.match(r"incomplete: \d+ bytes at its end are not a complete block", text.splitlines()[-1])
     terminal.press("q")
     assert terminal.ended() == 0
     assert "what is readable is shown" in terminal.screen.text

@@ -44,6 +44,9 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (USAGE, "smi -r fast", "'fast' is not a number"),
     (USAGE, "smi -n 0", "'0' is not a number of snapshots"),
     (USAGE, "smi -n -1", "'-1' is not a number of snapshots"),
+    (USAGE, "l1 --core -1,0", "--core: '-1,0' is not X,Y in logical coordinates"),
+    (USAGE, "l1 --core --json", "--core needs a value"),
+    (USAGE, "leaks --since -5m", "--since: '-5m' is not a time"),
     (USAGE, "smi -d ''", "'' names no chip"),
     (USAGE, "smi -d 0,,1", "'0,,1' names no chip"),
     (USAGE, "smi --json --csv", "--csv and --json cannot be used together"),
@@ -136,7 +139,7 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "l1 --file empty", "not a ttmem recording"),
     (FAILED, "l1 --file run.ttmem --core 99,99", "there is no core 99,99"),
     (FAILED, "l1 --file run.ttmem -d 9", "there is no chip '9'; there are n300 chip 0"),
-    (FAILED, "l1 --file run.ttmem --at 1", "1 is outside the recording: it is "),
+    (FAILED, "l1 --file run.ttmem --at 1", "1 is outside the recording, which is "),
     # explain
     (USAGE, "explain", "FILE is missing"),
     (USAGE, "explain text.txt extra", "unknown option or argument: extra"),
@@ -184,7 +187,7 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (USAGE, "diff run.ttmem run.ttmem --fail dram:much", "'much' of 'dram:much' is neither a size nor a percentage"),
     (FAILED, "diff nowhere/x.ttmem run.ttmem", "nowhere/x.ttmem: No such file or directory"),
     (FAILED, "diff run.ttmem text.txt", "text.txt is neither a recording nor the output of `ttmem run --json`"),
-    (FAILED, "diff run.ttmem run.ttmem --at phase:none", "it has no phases"),
+    (FAILED, "diff run.ttmem run.ttmem --at phase:none", "the recording has no phases"),
     # replay
     (USAGE, "replay", "FILE is missing"),
     (USAGE, "replay run.ttmem --at yesterday", "'yesterday' is not a moment"),
@@ -203,6 +206,11 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (FAILED, "report run.ttmem -o text.txt", "ttmem did not write it"),
     (FAILED, "report run.ttmem -o nowhere/x.html", "nowhere/x.html: No such file or directory"),
     (USAGE, "run --report x.html --record x.html -- true", "--record and --report name the same file, x.html"),
+    # options that need another one
+    (USAGE, "demo --port 1", "--port, --host and --open need --web"),
+    (USAGE, "demo --open --json", "--port, --host and --open need --web"),
+    (USAGE, "run --depth 3 -- true", "--depth needs --stacks"),
+    (USAGE, "env --depth 5", "--depth needs --stacks"),
     # web
     (USAGE, "web --port x", "'x' is not a port from 0 to 65535"),
     (USAGE, "web run.ttmem --socket x.sock", "a recording needs no server"),
@@ -210,9 +218,9 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     # stats
     (USAGE, "stats", "FILE is missing"),
     (USAGE, "stats run.ttmem --from yesterday", "--from: 'yesterday' is not a moment"),
-    (USAGE, "stats run.ttmem --from end --until +0s", "--from end is later than --until +0s; exchange the two"),
-    (FAILED, "stats run.ttmem --until +9h", "--until +9h: +9h is outside the recording"),
-    (FAILED, "stats run.ttmem --from phase:warm", "--from phase:warm: it has no phases"),
+    (USAGE, "stats run.ttmem --from end --until +0s", "--from end is later than --until +0s; swap them"),
+    (FAILED, "stats run.ttmem --until +9h", "--until: +9h is outside the recording"),
+    (FAILED, "stats run.ttmem --from phase:warm", "--from: the recording has no phases"),
     (FAILED, "stats run.ttmem -d 99", "there is no chip '99'"),
     (FAILED, "stats nowhere/x.ttmem", "nowhere/x.ttmem: No such file or directory"),
     (FAILED, "stats text.txt", "not a ttmem recording"),
@@ -221,7 +229,7 @@ TOUR: tuple[tuple[int, str, str], ...] = (
     (USAGE, "tree run.ttmem --min lots", "not a size: 'lots'"),
     (USAGE, "tree run.ttmem --search ''", "the text is empty"),
     (USAGE, "tree run.ttmem --pool l2", "--pool: there is no 'l2'; choose from dram"),
-    (FAILED, "tree run.ttmem --at +9h", "--at +9h: +9h is outside the recording"),
+    (FAILED, "tree run.ttmem --at +9h", "--at: +9h is outside the recording"),
     (FAILED, "tree text.txt", "not a ttmem recording"),
     # import
     (USAGE, "import", "FILE is missing"),

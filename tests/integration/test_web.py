@@ -292,3 +292,20 @@ def test_the_demo_in_a_browser() -> None:
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "Still allocated: nothing." in out
+
+
+def test_ctrl_c_ends_the_demo_with_its_summary() -> None:
+    """A terminal sends SIGINT to the whole process group: the demo, its server and its workers."""
+    command = [sys.executable, "-m", "ttmem", "demo", "--web", "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert not_none(process.stdout).readline().startswith("Open http://127.0.0.1:")
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    assert "Still allocated: nothing." in out
+    assert "killed by" not in out

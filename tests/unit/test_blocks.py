@@ -56,7 +56,7 @@ def test_without_an_index_every_changed_byte_of_a_header_costs_its_block_alone()
         damaged[place] ^= 1
         reader = SegmentReader(io.BytesIO(damaged))
         assert [reader.payload(block) for block in reader.blocks] == [b"first", b"third"]
-        assert reader.damage == [f"{HEADER_SIZE + 6} bytes at byte {second.at - HEADER_SIZE} are no block"]
+        assert reader.damage == [f"{HEADER_SIZE + 6} bytes at byte {second.at - HEADER_SIZE} are not a block"]
 
 
 def test_a_payload_that_expands_to_more_than_its_header_says() -> None:

@@ -18,6 +18,7 @@ from ttmem.doctor.checks import CHECKS, document, examine, exit_code, verdict
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.findings import LEVELS, Finding, Message, broken, ok, unknown, warning
 from ttmem.show.doctor_text import render, verdict_line
+from ttmem.show.text import Style
 
 pytestmark = pytest.mark.usefixtures("patient_doctor")
 
@@ -105,7 +106,7 @@ def test_verdict(found: list[Finding], code: int, line: str) -> None:
 def test_text() -> None:
     evil = finding("untracked", warning("/proc", "pid 7 (\x1b[2J\udcff)", "kill it"))
     assert (
-        render(document([FINE, ODD, UNKNOWN, BROKEN, evil]))
+        render(document([FINE, ODD, UNKNOWN, BROKEN, evil]), Style())
         == """\
 BROKEN   driver
     looked at: /sys
@@ -131,7 +132,7 @@ ttmem doctor: 1 broken, 2 warnings, 1 ok, 1 unknown"""
 
 def test_text_in_full() -> None:
     assert (
-        render(document([FINE, UNKNOWN]), verbose=True)
+        render(document([FINE, UNKNOWN]), Style(), verbose=True)
         == """\
 OK       agent
     looked at: lib.so

@@ -11,6 +11,7 @@ from tests.schema_conformance import problems
 from ttmem.doctor.hook_coverage import IN_ITS_STEAD, MISSING, THERE, UNSEEN, Coverage, look
 from ttmem.doctor.required_symbols import BUFFER_FIELDS, required_symbols
 from ttmem.model import schema
+from ttmem.show.text import Style
 from ttmem.show.wheel_text import render, verdict_line
 
 WANTED = required_symbols()
@@ -88,7 +89,7 @@ def test_a_hook_that_is_not_called(folder: Path) -> None:
 def test_as_text_and_as_data(folder: Path) -> None:
     found = library(folder, ["dfb_placed", "statistics"], uncalled=["enqueue"])
     document = found.document()
-    text = render(document)
+    text = render(document, Style())
     lines = text.splitlines()
     assert lines[:7] == [
         found.library,
@@ -105,7 +106,7 @@ def test_as_text_and_as_data(folder: Path) -> None:
         "ttmem doctor --wheel: 4 of 5 tracked: buffers, circular buffers, scratchpads, kernels"
     )
     assert CALLS["statistics"] not in text
-    assert CALLS["statistics"] in render(document, verbose=True)
+    assert CALLS["statistics"] in render(document, Style(), verbose=True)
     assert problems(document, schema.Wheel) == []
     assert [kinds["what"] for kinds in document["kinds"] if not kinds["tracked"]] == ["dataflow buffers"]
     states = {function["name"]: function["state"] for function in document["functions"]}

@@ -33,8 +33,8 @@ def test_all_of_them(recording: Recording) -> None:
     ]
     before = nextafter(START + 3.6, 0), nextafter(START + 4.0, 0)
     assert [(one.time, one.words) for one in found.phases] == [
-        (START + 2, "at the begin of phase prefill"),
-        (START + 3.5, "at the begin of phase prefill/attention"),
+        (START + 2, "at the start of phase prefill"),
+        (START + 3.5, "at the start of phase prefill/attention"),
         (before[0], "at the end of phase prefill/attention"),
         (before[1], "at the end of phase prefill"),
     ]

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import io
+import time
 from math import inf
+from pathlib import Path
 
 import pytest
 
+from tests import recorded_stories
 from ttmem.account.ledger import Ledger
+from ttmem.cli import main
 from ttmem.model.events import Allocated, DeviceOpened, Event, Failed, Freed, PhaseBegan, PhaseEnded
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.recording.event_recording import EventRecordingWriter
-from ttmem.recording.moments import MomentError, NotAMoment, default_moment, find_moment, open_moment
+from ttmem.recording.moments import FORMS, MomentError, NotAMoment, default_moment, find_moment, open_moment
 from ttmem.recording.recording_file import Recording
 
 START = 1_794_000_000.0
@@ -37,8 +41,8 @@ def recording(story: list[tuple[float, Event]] = STORY) -> Recording:
     file = io.BytesIO()
     writer = EventRecordingWriter(file, {"start": START})
     source = Ledger().source(START, ProcessInfo(1, 1), "client", Confidence.REPORTED)
-    for time, event in story:
-        writer.write(START + time, source, event)
+    for after, event in story:
+        writer.write(START + after, source, event)
     writer.finish()
     return Recording(file)
 
@@ -88,7 +92,7 @@ def test_without_a_failure_the_peak_is_shown_and_without_buffers_the_end() -> No
 @pytest.mark.parametrize("text", ["+10.1s", "-10.1s", "0", "1e300", "-5h", "2026-11-06T21:19:59Z"])
 def test_outside_the_range(text: str) -> None:
     with pytest.raises(
-        MomentError, match=r"outside the recording: it is 10\.000 s long, from 2026-11-06T21:20:00\.000Z to"
+        MomentError, match=r"outside the recording, which is 10\.000 s long, from 2026-11-06T21:20:00\.000Z to"
     ):
         find_moment(recording(), text)
 
@@ -99,7 +103,7 @@ def test_no_moment(text: str) -> None:
     if text == "+1":
         assert find_moment(found, text).time == START + 1
         return
-    with pytest.raises(MomentError, match=r"it is 10\.000 s long"):
+    with pytest.raises(MomentError, match=r"outside the recording, which is|; the recording is 10\.000 s long"):
         find_moment(found, text)
     if text not in ("2026",):
         with pytest.raises(NotAMoment):
@@ -111,10 +115,36 @@ def test_no_moment(text: str) -> None:
     [
         ("peak:gold", "there is no kind of memory 'gold'; there are dram, l1,"),
         ("peak:dram@nowhere", "there is no chip 'nowhere'"),
-        ("peak:host", "no host was allocated"),
-        ("phase:decode", "it has no phase 'decode'; it has prefill"),
+        ("peak:host", "the recording has no peak of host, because none was allocated"),
+        ("phase:decode", "the recording has no phase 'decode'; it has prefill"),
     ],
 )
 def test_what_is_not_there(text: str, words: str) -> None:
     with pytest.raises(MomentError, match=words):
         find_moment(recording(), text)
+
+
+def test_errors_name_times_as_the_headings_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In local time, and the length is the difference of the two times also where these are cut."""
+    path = recorded_stories.story_file(folder, [*STORY[:-1], (10.0006, STORY[-1][1])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "XYZ-2:30")
+        time.tzset()
+        codes = [main(["replay", path, *options]) for options in ((), ("--at", "+99s"), ("--at", "noon"))]
+    time.tzset()
+    heading, *errors = capsys.readouterr()
+    span = "10.000 s long, from 2026-11-06 23:50:00.000+02:30 to 2026-11-06 23:50:10.000+02:30"
+    assert f"it is {span}" in " ".join(heading.split())
+    assert errors[0].splitlines() == [
+        f"ttmem replay: --at: +99s is outside the recording, which is {span}",
+        f"ttmem replay: --at: 'noon' is not a moment: use {FORMS}; the recording is {span}",
+    ]
+    assert codes == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["attention", "prefill/attention"])
+def test_a_phase_by_its_last_name_or_its_path(folder: Path, name: str) -> None:
+    with Recording(recorded_stories.story_file(folder)) as found:
+        assert find_moment(found, f"phase:{name}").time == pytest.approx(START + 3.6)
+        with pytest.raises(MomentError, match="no phase 'decode'; it has prefill, prefill/attention"):
+            find_moment(found, "phase:decode")

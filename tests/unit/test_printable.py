@@ -210,7 +210,7 @@ def _findings() -> list[Finding]:
 def test_doctor(verbose: bool) -> None:
     for field, hostile in poisoned(document(_findings())):
         if field.rpartition(".")[2] not in OURS:
-            assert_printable(doctor.render(hostile, verbose=verbose), field)
+            assert_printable(doctor.render(hostile, Style(), verbose=verbose), field)
 
 
 @pytest.mark.parametrize("verbose", [True, False])
@@ -221,7 +221,7 @@ def test_doctor_wheel(verbose: bool) -> None:
     )
     for field, hostile in poisoned(coverage.document()):
         if field.rpartition(".")[2] not in OURS:
-            assert_printable(wheel.render(hostile, verbose=verbose), field)
+            assert_printable(wheel.render(hostile, Style(), verbose=verbose), field)
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -97,8 +97,8 @@ def test_steps_over_landmarks(api: RecordedApi) -> None:
         api.step("peak", 1)
     assert api.step("phase", -1).words == "at the end of phase prefill"
     assert sizes(api) == [3, 100, 200], "just before its end"
-    assert api.step("phase", -3).words == "at the begin of phase prefill"
-    with pytest.raises(NoSuchMoment, match="there is no earlier begin or end of a phase"):
+    assert api.step("phase", -3).words == "at the start of phase prefill"
+    with pytest.raises(NoSuchMoment, match="there is no earlier start or end of a phase"):
         api.step("phase", -1)
     assert api.step("failure", 1) == (START + 6, "at failed allocation 1 of 2")
     assert sizes(api) == [3, 9, 100], "the next allocation has the same time"
@@ -109,7 +109,7 @@ def test_steps_over_landmarks(api: RecordedApi) -> None:
 def test_without_landmarks(folder: Path) -> None:
     with Recording(story_file(folder, [(0.0, DeviceOpened(0, STORY[0][1].chip))])) as recording:  # type: ignore[union-attr]
         api = RecordedApi(recording)
-        for kind, words in (("peak", "peak"), ("phase", "begin or end of a phase"), ("failure", "failed allocation")):
+        for kind, words in (("peak", "peak"), ("phase", "start or end of a phase"), ("failure", "failed allocation")):
             with pytest.raises(NoSuchMoment, match=f"there is no {words}"):
                 api.step(kind, 1)  # type: ignore[arg-type]
         assert api.seek_text(None).words == "at its end"

@@ -12,6 +12,7 @@ from tests.recordings import RingRecording
 from tests.schema_conformance import problems
 from tests.scripted_agent import Agent
 from ttmem.analyze import recorded_growth
+from ttmem.analyze.recorded_closings import closing_times
 from ttmem.documents.leaks import Request
 from ttmem.documents.recorded_leaks import recorded_leaks
 from ttmem.model import schema
@@ -76,7 +77,9 @@ class Program:
         self.recorded.poll()
 
     def leaks(self, time: float | None = None, **request: Any) -> Any:
-        found = recorded_leaks(self.recorded.recording(), Request(**request), time)
+        recording = self.recorded.recording()
+        closings = closing_times(recording) if time is None else {}
+        found = recorded_leaks(recording, Request(**request), closings, time)
         assert problems(found, schema.Leaks) == []
         return found
 

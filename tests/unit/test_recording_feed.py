@@ -105,7 +105,7 @@ def test_every_view_at_several_moments(player: Player) -> None:
     assert "ttnn.matmul" in text
     assert "at the end of phase prefill" in player.press(*["right_square_bracket"] * 9)
     text = player.press("right_square_bracket")
-    assert "there is no later begin or end of a phase" in text
+    assert "there is no later start or end of a phase" in text
     text = player.press("n")
     assert "at failed allocation 1 of 2" in text
     assert "ttnn.softmax" in text

@@ -40,6 +40,11 @@ def test_it_fits() -> None:
     }
 
 
+def test_a_small_part_is_not_nothing() -> None:
+    small = group("n150 chip 0", "dram", 8 << 20)
+    assert lines(small)["lines"][0] == "Fits: DRAM at most 8.0 MiB of 12.0 GiB (0.065 %) per chip."
+
+
 def test_a_peak_that_is_only_a_lower_limit() -> None:
     inexact = group("n150 chip 0")
     inexact["pools"][0]["peak_at_most"] = 4 << 30

@@ -220,6 +220,18 @@ def test_processes_that_end_one_after_the_other_all_count(story: Story) -> None:
     assert data["peak"]["chips"][0]["memory"]["dram"]["used"] == 20 * KIB
 
 
+def test_lines_of_a_list_begin_in_one_column(story: Story) -> None:
+    source = story.process(1)
+    made = [("ttnn.relu", "m.py:1 f"), ("ttnn.matmul", "m.py:2 f"), ("a name without a line", None)]
+    for place, (tag, line) in enumerate(made, 1):
+        extra = Extra(tag=tag, stack=line)
+        story.tell(source, 1, Allocated(0, Kind.L1, 0x1000 * place, place * KIB, extra=extra))
+    story.ends(source)
+    lines = [line for line in render(story.report().document).splitlines() if "  m.py:" in line and " 0x" in line]
+    assert len(lines) == 4, "at the peak, and at the end"
+    assert len({line.index("m.py:") for line in lines}) == 1
+
+
 def test_the_summary(told: Story) -> None:
     assert render(told.report().document).splitlines() == [
         "",

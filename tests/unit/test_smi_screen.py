@@ -114,7 +114,7 @@ def test_what_a_memory_reporter_says() -> None:
     account.apply(model, opened("n150", "chip"), Allocated(0, Kind.L1, 4096, 3 * MIB // 2))
     account.apply(model, Viewed(0, 1, Kind.L1, 64, 1464 * KIB, 952 * MIB // 640, 0))
     text = account.text()
-    found = [line.split() for line in section(text, "n150 chip 0 (id chip)") if line.lstrip().startswith("L1 ")]
+    found = [line.split() for line in section(text, "n150 chip 0 (id chip)") if line.startswith("  L1 ")]
     assert [line[:2] for line in found] == [
         ["L1", word] for word in ("buffers", "total", "tracked", "reported", "inferred")
     ]
@@ -242,12 +242,15 @@ def test_the_peak_of_buffers_says_that_it_has_l1_small_in_it() -> None:
     assert "for 2.0 MiB requested, peak 4.0 MiB with L1_SMALL, " in account.text(style=Style(160))
 
 
-def test_a_peak_is_shown_though_all_buffers_are_gone() -> None:
+@pytest.mark.parametrize(("kind", "title"), [(Kind.L1, "L1 total .* 0%  L1 buffer"), (Kind.DRAM, "DRAM total .* 0% ")])
+def test_a_peak_is_shown_though_all_buffers_are_gone(kind: Kind, title: str) -> None:
+    """It is the same as while they were there: that of reserved bytes. Of L1, it is named as that of the buffers."""
     account = Account()
     model = account.process(1)
-    account.apply(model, opened("p150", "chip"), Allocated(0, Kind.L1, 0x100000, 2 * MIB, extra=Extra(3 * MIB)))
-    account.apply(model, Freed(0, Kind.L1, 0x100000))
-    assert re.search(r"L1 total .* 0%  peak 2\.0 MiB", account.text())
+    account.apply(model, opened("p150", "chip"), Allocated(0, kind, 0x100000, 2 * MIB, extra=Extra(3 * MIB)))
+    assert "peak 3.0 MiB" in account.text()
+    account.apply(model, Freed(0, kind, 0x100000))
+    assert re.search(rf"{title} peak 3\.0 MiB", account.text())
 
 
 def test_what_the_dead_held_is_not_marked_as_taking_turns() -> None:

@@ -175,7 +175,7 @@ def test_no_more_cores_are_advised_than_any_chip_has() -> None:
 def test_without_an_account_only_the_message() -> None:
     verdict = verdict_on(full())
     assert (verdict.why, verdict.unknown) == (v.FRAGMENTED, (v.NO_LAYOUT,))
-    assert advice(verdict, v.SMALLER).value == 300_000
+    assert advice(verdict, v.SMALLER)[1:4] == (300_000, 300_000 * 64, v.AT_MOST), "the page size is not known"
     old = verdict_on(OutOfMemory(Kind.L1, 64 * 64, 64, 64))
     assert (old.why, old.advice) == (v.NOT_KNOWN, ())
     assert "the message does not contain how much is free" in text(old)
@@ -348,7 +348,9 @@ def test_less_than_a_page_is_not_advised() -> None:
         failure = OutOfMemory(Kind.DRAM, 600_000 * 12, 12, 600_000, 600_000 + free, 600_000, free, free)
         verdict = verdict_on(failure, account.layout, "ttnn.zeros", "m.py:1 f")
         assert verdict.shape == "[9, 9] float32 tile"
-        assert [one.value for one in verdict.advice if one.what == v.SMALLER] == fits
+        assert [(one.value, one.basis) for one in verdict.advice if one.what == v.SMALLER] == [
+            (value, v.EXACT) for value in fits
+        ]
 
 
 def test_a_global_circular_buffer(account: Account) -> None:

@@ -207,6 +207,7 @@ def test_the_agent_loads(folder: Path) -> None:
 def test_an_agent_tried_with_what_is_no_interpreter(folder: Path) -> None:
     said = only(look(agent.agent, folder, python="/bin/true"))
     assert (said.level, "/bin/true is not a Python interpreter" in said.found) == ("unknown", True)
+    assert said.todo == "name one: `ttmem doctor --python PATH`", "a command, because a page shows it, too"
 
 
 def test_no_agent(folder: Path) -> None:

@@ -202,14 +202,8 @@ _ANCHOR = re.compile(
     r"Circular\s+buffers\s+on\s+service|Program\s+size\s+\(|Creating\s+trace\s+buffers|Trace\s+buffer\s+at\s+address|"
     r"Persistent\s+L1\s+arena|Shrink\s+size\s+\d|" + ANCHORS
 )
-WHAT = (
-    "out of memory (DRAM, L1, L1_SMALL, TRACE)",
-    "circular or dataflow buffers that clash with L1 buffers or grow beyond L1",
-    "programs too large for the kernel config buffer",
-    "traces too large for the trace region, or in the way of buffers",
-    "sub-device managers and persistent arenas without room in L1",
-    "operations that check L1 before they allocate and find too little (slice, concat, pad, conv2d ...)",
-)  # the messages that parse() recognizes, for users
+# What parse() recognizes, for users.
+WHAT = "out of memory, clashes, programs and traces that are too large, and operations that find too little L1"
 
 
 class Found(NamedTuple):

@@ -170,7 +170,7 @@ def _fitting(
     if largest >= smallest_page(shape, interleaved, failure.per_bank) and largest > 0:
         page = page_of(shape, interleaved)
         fits = largest if page is None else largest // page * page
-        advice.append(Advice(SMALLER, fits, fits * failure.banks))
+        advice.append(Advice(SMALLER, fits, fits * failure.banks, EXACT if page is not None else AT_MOST))
     if failure.kind is Kind.L1 and largest > 0 and is_sharded(failure, cores) is not False:
         enough = -(-failure.size // largest)
         if failure.banks < enough <= (cores or _MOST_CORES):

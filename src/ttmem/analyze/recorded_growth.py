@@ -12,7 +12,6 @@ from ttmem.analyze.growth import MIN_STEPS, Steps
 from ttmem.model.events import PhaseBegan, PhaseEnded
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.model.stack_frames import line_of
-from ttmem.recording.allocation_table import End
 
 if TYPE_CHECKING:
     from ttmem.recording.record_arrays import Array
@@ -96,23 +95,6 @@ class RecordedPast:
         begin, end = np.sort(self._table.begin[rows]), np.sort(self._table.end[rows])
         at = [self._table.at(time) for time in times]
         return [int(n) for n in np.searchsorted(begin, at, "right") - np.searchsorted(end, at, "right")]
-
-    def closings(self) -> dict[ProcessKey, float]:
-        """The moment just before the devices of a process were closed for the last time, or before it exited.
-
-        A process that has done neither is left out.
-        """
-        table = self._table
-        closed = np.isin(table.ended_by, [End.DEVICE_CLOSED, End.PROCESS_EXITED]) & (table.kind < _FIRST_PART)
-        found = {}
-        for number, key in enumerate(self._processes):
-            mine = self._process == number
-            if mine.any():
-                ends = table.end[mine & closed]
-                ends = ends[ends > table.begin[mine].max()]
-                if len(ends):
-                    found[key] = float(ends.min() * 1e-9 + table.start) - _ROUNDING
-        return found
 
     def _number(self, process: ProcessKey) -> int:
         return self._processes.index(process) if process in self._processes else -1

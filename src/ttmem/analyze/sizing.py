@@ -10,7 +10,7 @@ from typing import NamedTuple, TypedDict
 
 from ttmem.analyze.process_layout import round_up
 from ttmem.analyze.verdict_types import AT_LEAST, EXACT
-from ttmem.model.units import exact
+from ttmem.model.units import exact, part_text
 
 _LEAST_FRAGMENTED_PERCENT = 1.0  # less is not reported
 
@@ -102,7 +102,7 @@ def _trace(figures: Figures) -> SizingLine | None:
     if not peak:
         text = f"trace region: never used; trace_region_size=0 saves {exact(region)} in each of {banks} banks of DRAM"
         return SizingLine("trace_region_size", text, 0)
-    share = f"{100 * peak / (region * banks):.0f} %"
+    share = part_text(peak, region * banks)
     text = f"{used} ({share}); trace_region_size={peak} or slightly more would have been enough"
     return SizingLine("trace_region_size", text, peak, AT_LEAST)
 
@@ -114,7 +114,7 @@ def _ring(figures: Figures) -> SizingLine | None:
     who, count = figures.get("ring_program"), figures.get("ring_programs")
     of = f" of {count} programs" if count else " program"
     largest = "the only program" if count == 1 else f"the largest{of}"
-    text = f"kernel ring: {exact(peak)} of {exact(size)} per core ({100 * peak / size:.0f} %) used by {largest}"
+    text = f"kernel ring: {exact(peak)} of {exact(size)} per core ({part_text(peak, size)}) used by {largest}"
     return SizingLine("kernel_ring", f"{text}, {who}" if who else text, peak)
 
 

@@ -35,13 +35,14 @@ COMMANDS = {
     "dump": "show what is allocated now",
     "leaks": "show what grows and what is held, with an exit code for CI",
     "replay": "show a moment of a recording",
-    "stats": "show statistics of a recording: what allocates, life times, fragmentation",
+    "stats": "show statistics of a recording: what allocates, lifetimes, fragmentation",
     "tree": "show what was live at a moment of a recording, by call tree",
     "report": "write a recording as a page: charts, maps, flame graph, tables",
     "diff": "compare two runs, with an exit code for CI",
     "import": "convert graph captures and reports of ttnn to a recording",
     "completion": "print a completion script for bash, zsh or tcsh",
 }
+_NUMBER_STARTS = tuple("0123456789.")
 _MODULES = {"import": "import_"}  # the command's name is a keyword of Python
 
 
@@ -173,15 +174,30 @@ def _module(name: str) -> Any:
 
 
 def _parsed(parser: argparse.ArgumentParser, rest: list[str]) -> argparse.Namespace:
-    for option in ("--at", "--from", "--until"):
-        if option in rest[:-1] and rest[rest.index(option) + 1].startswith("-"):  # -1s is a moment, no option
-            place = rest.index(option)
-            rest = [*rest[:place], f"{option}={rest[place + 1]}", *rest[place + 2 :]]
     try:
-        return parser.parse_args(rest)
+        return parser.parse_args(_joined(parser, rest))
     except SystemExit:
         sys.stdout.flush()  # the help text: its reader may have closed the pipe
         raise
+
+
+def _joined(parser: argparse.ArgumentParser, rest: list[str]) -> list[str]:
+    """The arguments, with values such as -1s or -1,0 joined to their option: argparse would take them for options.
+
+    The command of `ttmem run` and its arguments stay as they are.
+    """
+    valued = {name for action in parser._actions if action.nargs is None for name in action.option_strings}
+    runs = any(action.nargs == argparse.REMAINDER for action in parser._actions)
+    found: list[str] = []
+    for place, word in enumerate(rest):
+        is_value = bool(found) and found[-1] in valued
+        if word == "--" or (runs and not is_value and not word.startswith("-")):
+            return found + rest[place:]
+        if is_value and found[-1].startswith("--") and word[:1] == "-" and word[1:2] in _NUMBER_STARTS:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _say(text: str, code: int) -> int:

@@ -4,6 +4,8 @@
 ttmem completion bash > ~/.local/share/bash-completion/completions/ttmem
 ttmem completion zsh > "${fpath[1]}/_ttmem"
 ttmem completion tcsh > /etc/profile.d/ttmem.completion.csh
+
+Exit code: 0 printed, 1 shtab is not installed, 2 wrong usage.
 """
 
 from __future__ import annotations

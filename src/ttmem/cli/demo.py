@@ -4,6 +4,8 @@
 On a terminal, it opens the dashboard of `ttmem top`, and the workload runs until q is pressed. Elsewhere, or with
 --once, the workload runs to its end; then a snapshot of the moment with the most memory and a summary are printed. With
 --web, it serves the page of `ttmem web` instead of the dashboard, and the workload runs until Ctrl-C.
+
+Exit code: 0 it was ended, 1 no server, or the workload failed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ttmem.cli import CommandError, complain
+from ttmem.cli import CommandError, UsageError, complain
 from ttmem.cli.options import add_address, add_socket, add_utc
 from ttmem.demo.demo_session import DemoError, DemoSession, Worker, demo_session
 from ttmem.documents.pool_amounts import sizes_text
@@ -80,6 +82,8 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
+    if not args.web and (args.port is not None or args.host is not None or args.open):
+        raise UsageError("--port, --host and --open need --web; the dashboard has no address")
     live = args.web or (not (args.once or args.json) and _can_draw())
     path = args.socket or _server_of_environment()
     _end_on_signals()

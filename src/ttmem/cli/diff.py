@@ -19,6 +19,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.cli import CommandError, UsageError, complain
+from ttmem.cli.options import add_style
 from ttmem.cli.recorded import is_failure, moment_of, opened
 from ttmem.compare.diff_document import BY, Limit, compare
 from ttmem.compare.run_side import run_side
@@ -58,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit 4 if a figure became worse by more than this, such as dram:1%%,l1:0,allocations:10; figures: "
         + ", ".join(FIGURES),
     )  # fmt: skip
-    parser.add_argument(
-        "--no-color", action="store_true", help="print no colours (the default in a pipe, and with NO_COLOR)"
-    )
+    add_style(parser)
 
 
 def _limits(text: str) -> list[Limit]:
@@ -98,7 +97,11 @@ def run(args: argparse.Namespace) -> int:
         return UNKNOWN
     if args.html is not None:
         _write_page(args.html, found, old, new)
-    print(json.dumps(found) if args.json else render(found, style_of(sys.stdout, colour=not args.no_color)))
+    print(
+        json.dumps(found)
+        if args.json
+        else render(found, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color))
+    )
     return OVER if found["exceeded"] else 0
 
 

@@ -18,13 +18,14 @@ import sys
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError
-from ttmem.cli.options import add_socket, api_socket
+from ttmem.cli.options import add_socket, add_style, api_socket
 from ttmem.doctor.checks import document, examine
 from ttmem.doctor.context import DoctorContext
 from ttmem.doctor.elf import NotALibrary
 from ttmem.doctor.hook_coverage import look
 from ttmem.doctor.wheel_checks import find
 from ttmem.show.doctor_text import render
+from ttmem.show.text import Style, style_of
 from ttmem.show.wheel_text import render as wheel_text
 
 _INCOMPLETE = 3
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "interpreter that has it (default: that of --python)",
     )
     add_socket(parser)
+    add_style(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the details of checks that passed")
     parser.add_argument("--root", metavar="FOLDER", default="/", help=argparse.SUPPRESS)
 
@@ -57,9 +59,13 @@ def run(args: argparse.Namespace) -> int:
     if args.wheel is not None:
         return _wheel(args)
     found = document(examine(DoctorContext(args.root, os.environ, api=api_socket(args), python=args.python)))
-    print(json.dumps(found) if args.json else render(found, verbose=args.verbose))
+    print(json.dumps(found) if args.json else render(found, _style(args), verbose=args.verbose))
     code: int = found["verdict"]["exit_code"]
     return code
+
+
+def _style(args: argparse.Namespace) -> Style:
+    return style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
 
 
 def _wheel(args: argparse.Namespace) -> int:
@@ -69,5 +75,5 @@ def _wheel(args: argparse.Namespace) -> int:
     except (OSError, NotALibrary, AgentMissing) as error:
         raise CommandError(f"--wheel: {error}") from None
     found = coverage.document()
-    print(json.dumps(found) if args.json else wheel_text(found, verbose=args.verbose))
+    print(json.dumps(found) if args.json else wheel_text(found, _style(args), verbose=args.verbose))
     return 0 if len(coverage.tracked) == len(coverage.kinds) else _INCOMPLETE

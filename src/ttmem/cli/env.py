@@ -3,10 +3,12 @@
 
   eval "$(ttmem env)"                 this shell and everything started from it
   ttmem env --format systemd          lines for a unit file
-  docker run $(ttmem env --format docker) IMAGE …
+  docker run $(ttmem env --format docker) IMAGE ...
   ttmem env --format k8s              parts of a pod's specification
 
 Child processes inherit them, so that each worker of vLLM and each rank of torchrun or MPI reports its own memory.
+
+Exit code: 0 printed, 1 the agent is missing, or a path cannot be used, 2 wrong usage.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document))
     elif not found:
-        raise CommandError(f"no failure in {name}; it looks for: {'; '.join(WHAT)}")
+        raise CommandError(f"no failure in {name}; ttmem recognizes {WHAT}; docs/explain.md lists the messages")
     else:
         style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
         print(render(document, style))

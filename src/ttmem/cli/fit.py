@@ -22,7 +22,7 @@ from time import time
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError, complain
-from ttmem.cli.options import size
+from ttmem.cli.options import add_style, size
 from ttmem.cli.report import open_page
 from ttmem.documents.common_text import local_time
 from ttmem.fit.answers import Asker, answers
@@ -109,9 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print the output of the command on standard error"
     )
-    parser.add_argument(
-        "--no-color", action="store_true", help="print no colours (the default in a pipe, and with NO_COLOR)"
-    )
+    add_style(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run")
 
 
@@ -135,10 +133,10 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--vary: {error}") from None
     if shutil.which(command[0]) is None and not os.path.exists(command[0]):
-        complain(f"ttmem fit: cannot run {command[0]}: there is no such program")
+        complain(f"ttmem fit: cannot run {command[0]}: No such file or directory")
         return 127
     page = None if args.html is None else open_page(args.html)  # before the runs, which may take long
-    progress = Progress(sys.stderr)
+    progress = Progress(sys.stderr, ascii=args.ascii)
     try:
         ttnn = ttnn_of(command, os.environ, args.python)
         options = RunOptions(ttnn, args.real_kernels, args.until, args.verbose, args.bytes_per_token, args.fake_weights)
@@ -162,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document))
     else:
-        print(render(document, style_of(sys.stdout, colour=not args.no_color)))
+        print(render(document, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)))
     return document["exit_code"]
 
 
@@ -199,7 +197,7 @@ def _replay(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document))
     else:
-        print(what_if_text(document, style_of(sys.stdout, colour=not args.no_color)))
+        print(what_if_text(document, style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)))
     return document["exit_code"]
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ttmem.cli import CommandError
+from ttmem.cli.options import add_style
 from ttmem.imports.detection import find, read
 from ttmem.imports.graph import NotACapture
 from ttmem.imports.import_result import summary, write
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rank", type=_rank, metavar="N", help="rank to read, if the database has several")
     parser.add_argument("--json", action="store_true", help='print the summary as JSON, schema "ttmem.import/1"')
+    add_style(parser)
 
 
 def _rank(text: str) -> int:
@@ -65,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{path}: {error}") from None
     except OSError as error:
         raise CommandError(f"{error.filename or path}: {error.strerror}") from None
-    print(json.dumps(found) if args.json else render(found, style_of(sys.stdout)))
+    style = style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
+    print(json.dumps(found) if args.json else render(found, style))
     return 0
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from ttmem.cli import Answered, CommandError, UsageError
-from ttmem.cli.options import add_chip, add_pids, add_socket, add_utc, api_socket, flat
+from ttmem.cli.options import add_chip, add_pids, add_socket, add_style, add_utc, api_socket, flat
 from ttmem.cli.recorded import add_file, check_at, moment_of, opened, snapshot_of, titled, where_of
 from ttmem.documents.common_text import chip_numbers
 from ttmem.documents.leak_baseline import Baseline, baseline_of, compared
@@ -38,8 +38,10 @@ from ttmem.wire.api_client import ApiError, get_document
 if TYPE_CHECKING:
     from ttmem.model.schema import Leaks, Snapshot
     from ttmem.recording.recording_file import Recording
+    from ttmem.show.text import Style
 
 LEAKED, UNCERTAIN = 3, 5  # as for `ttmem run --fail-on-leak`
+_BEFORE_CLOSING = "before the devices were closed"
 _ANSWER_SECONDS = 60.0
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600}
 _AGO = re.compile(r"(\d{1,9}(?:\.\d+)?)([smh])")
@@ -47,12 +49,12 @@ _AGO = re.compile(r"(\d{1,9}(?:\.\d+)?)([smh])")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
-    add_file(parser)
+    add_file(parser, default=f"just {_BEFORE_CLOSING}, else the end")
     parser.add_argument("--json", action="store_true", help='print JSON, schema "ttmem.leaks/1"')
     parser.add_argument("--growing", action="store_true", help="show what grows, and nothing else")
     parser.add_argument(
         "--since", metavar="TIME",
-        help="leave out what was made before: 90s, 5m or 2h ago, phase:NAME (the begin of its last run), a time such "
+        help="leave out what was made before: 90s, 5m or 2h ago, phase:NAME (the start of its last run), a time such "
         "as 2026-01-31T12:00:00Z; with --file, also +2.3s after the start",
     )  # fmt: skip
     parser.add_argument(
@@ -66,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_pids(parser, "show only this process")
     add_chip(parser, "show only this chip")
+    add_style(parser)
     add_utc(parser)
 
 
@@ -101,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_file(args: argparse.Namespace, baseline: Baseline | None) -> int:
     """The same from a recording."""
+    from ttmem.analyze.recorded_closings import closing_times
     from ttmem.documents.recorded_leaks import recorded_leaks
 
     with opened(args.file) as recording:
@@ -112,11 +116,12 @@ def _of_file(args: argparse.Namespace, baseline: Baseline | None) -> int:
             0.0 if args.since is None else _moment(recording, args.since),
             tuple(args.ignore),
         )
-        found = recorded_leaks(recording, request, None if moment is None else moment.time)
+        closings = closing_times(recording) if moment is None else {}
+        found = recorded_leaks(recording, request, closings, None if moment is None else moment.time)
         found = found if baseline is None else compared(found, baseline)
-        words = moment.words if moment is not None else "before the devices were closed"
+        words = moment.words if moment is not None else _BEFORE_CLOSING if closings else "at its end"
         text = json.dumps(found) if args.json else _text(found, snapshot, args)
-        print(text if args.json else titled(where_of(recording, words), text, style_of(sys.stdout)))
+        print(text if args.json else titled(where_of(recording, words), text, _style(args)))
     return _code(found)
 
 
@@ -174,9 +179,13 @@ def _chip_id(name: str, snapshot: Any) -> str:
             raise CommandError(str(error)) from None
 
 
+def _style(args: argparse.Namespace) -> Style:
+    return style_of(sys.stdout, ascii=args.ascii, colour=not args.no_color)
+
+
 def _text(found: Leaks, snapshot: Snapshot, args: argparse.Namespace) -> str:
     """The text output. The names of the chips come from the snapshot."""
-    style = style_of(sys.stdout)
+    style = _style(args)
     snapshot = style.clean(snapshot)
     return render(
         found,

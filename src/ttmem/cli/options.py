@@ -7,6 +7,8 @@ import argparse
 import os
 import time
 
+from ttmem.cli import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -54,14 +56,19 @@ def api_socket(args: argparse.Namespace) -> str | None:
 def add_address(parser: argparse.ArgumentParser) -> None:
     """For commands that serve a page."""
     parser.add_argument(
-        "--port", metavar="N", type=_port, default=_WEB_PORT,
+        "--port", metavar="N", type=_port,
         help=f"TCP port of the page, 0 for any free one (default: {_WEB_PORT})",
     )  # fmt: skip
     parser.add_argument(
-        "--host", metavar="ADDRESS", default=LOOPBACK,
+        "--host", metavar="ADDRESS",
         help=f"address to listen on (default: {LOOPBACK}, which only this machine can reach)",
     )  # fmt: skip
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def address_of(args: argparse.Namespace) -> tuple[str, int]:
+    """Host and port to listen on."""
+    return LOOPBACK if args.host is None else args.host, _WEB_PORT if args.port is None else args.port
 
 
 def _port(text: str) -> int:
@@ -137,14 +144,18 @@ def add_utc(parser: argparse.ArgumentParser) -> None:
 def add_stacks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stacks", action="store_true", help="record the Python stack and tensor shape of each buffer")
     parser.add_argument(
-        "--depth", type=_depth, default=_DEFAULT_DEPTH, metavar="N",
+        "--depth", type=_depth, metavar="N",
         help=f"maximum number of frames per stack, 1 to {_MAX_DEPTH} (default: {_DEFAULT_DEPTH})",
     )  # fmt: skip
 
 
 def stack_frames(args: argparse.Namespace) -> int | None:
     """Number of frames to record for each buffer; None without stacks."""
-    return int(args.depth) if args.stacks else None
+    if not args.stacks:
+        if args.depth is not None:
+            raise UsageError("--depth needs --stacks; without it, no stacks are recorded")
+        return None
+    return _DEFAULT_DEPTH if args.depth is None else int(args.depth)
 
 
 def _depth(text: str) -> int:

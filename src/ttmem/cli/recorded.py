@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from ttmem.account.ledger import Ledger
     from ttmem.model.schema import Snapshot
 
+DEFAULT_MOMENT = "failure, else peak"
+_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC)  # errors of what the command prints meanwhile; reading has none of them
+
 
 class Replay(NamedTuple):
     """The account of a recording at a moment."""
@@ -50,16 +54,17 @@ def titled(where: str, text: str, style: Style) -> str:
     return "\n".join([*wrap(style.clean(where), style), "", text])
 
 
-def add_file(parser: argparse.ArgumentParser, group: argparse._ActionsContainer | None = None) -> None:
+def add_file(
+    parser: argparse.ArgumentParser, group: argparse._ActionsContainer | None = None, *, default: str = DEFAULT_MOMENT
+) -> None:
     """For commands that show the current state, or a moment of a recording."""
     (group or parser).add_argument("--file", metavar="FILE", help="recording to read instead of asking a server")
-    add_at(parser)
+    add_at(parser, default=default)
 
 
-def add_at(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--at", metavar="MOMENT", help=f"moment of the recording: {FORMS} (default: failure, else peak)"
-    )
+def add_at(parser: argparse.ArgumentParser, *, default: str = DEFAULT_MOMENT) -> None:
+    """``default`` says which moment is shown without the option."""
+    parser.add_argument("--at", metavar="MOMENT", help=f"moment of the recording: {FORMS} (default: {default})")
 
 
 def check_at(args: argparse.Namespace) -> None:
@@ -85,6 +90,8 @@ def opened(path: str) -> Iterator[Recording]:
             if not recording.finished and not recording.problems:
                 complain(f"ttmem: {path} was not closed; it is read up to its last block")
     except OSError as error:
+        if error.errno in _OF_OUTPUT:
+            raise
         raise CommandError(f"{path}: {error.strerror}") from None
     except RecordingError as error:
         raise CommandError(f"{path}: {error}") from None
@@ -95,11 +102,11 @@ def moment_of(recording: Recording, at: str | None, option: str = "--at") -> Mom
     try:
         if at is None:
             return default_moment(recording, is_failure=is_failure)
-        return find_moment(recording, at, is_failure=is_failure, find_chip=chip_id_of)
+        return find_moment(recording, at, is_failure=is_failure, find_chip=chip_id_of, stamp=_stamp)
     except NotAMoment as error:
         raise UsageError(f"{option}: {error}") from None
     except MomentError as error:
-        raise CommandError(f"{option} {at}: {error}" if at is not None else str(error)) from None
+        raise CommandError(f"{option}: {error}" if at is not None else str(error)) from None
 
 
 def replay(path: str, at: str | None) -> Replay:
@@ -126,7 +133,11 @@ def _replay_of(recording: Recording, at: str | None) -> Replay:
 
 def where_of(recording: Recording, words: str) -> str:
     """The header of a text: which moment it shows, and the range of the recording."""
-    return f"recording {words}; {range_text(recording, lambda time: local_time(time, 3))}"
+    return f"recording {words}; it is {range_text(recording, _stamp)}"
+
+
+def _stamp(time: float) -> str:
+    return local_time(time, 3)
 
 
 def snapshot_of(recording: Recording, at: str) -> Snapshot:

@@ -115,7 +115,7 @@ class Page(NamedTuple):
             with overwrite(os.dup(self.fd)) as file:
                 file.writelines(text)
         except OSError as error:
-            raise CommandError(f"{self.path}: {error.strerror}") from None
+            raise CommandError(f"cannot write {self.path}: {error.strerror}") from None
 
 
 def open_page(path: str) -> Page:
@@ -128,4 +128,4 @@ def open_page(path: str) -> Page:
     except BundleMissing as error:
         raise CommandError(str(error)) from None
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ttmem.agent import AgentMissing
 from ttmem.cli import CommandError, UsageError
-from ttmem.cli.options import add_socket, add_stacks, size, stack_frames
+from ttmem.cli.options import add_socket, add_stacks, add_style, size, stack_frames
 from ttmem.documents.run_document import BREAKDOWNS
 from ttmem.model.printable import printable
 from ttmem.recording.output_files import RUN_REPORT, open_report, overwrite
@@ -70,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=BREAKDOWNS,
         help="group the allocations at the peak by this (default: line with --stacks, otherwise op)",
     )
-    parser.add_argument(
-        "--no-color", action="store_true", help="print no colours (the default in a pipe, and with NO_COLOR)"
-    )
+    add_style(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run")
 
 
@@ -80,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("there is no command to run; write it after --, for example: ttmem run -- python model.py")
+    stacks = stack_frames(args)
     _check_outputs(args)
     if args.socket is not None:
         _check_server(args.socket)
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         record = args.record or (os.path.join(folder, "run.ttmem") if needed else None)
         with _session(record, command) as session:
             try:
-                ended = launch(command, session, os.environ, args.socket, stacks=stack_frames(args))
+                ended = launch(command, session, os.environ, args.socket, stacks=stacks)
             except AgentMissing as error:
                 raise CommandError(str(error)) from None
             except LaunchError as error:
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         written = page is None or record is None or _write_page(page, record)
     written = (out is None or _write(out, args.json, result.document)) and written
     if not args.quiet:
-        style = style_of(sys.stderr, colour=not args.no_color)
+        style = style_of(sys.stderr, ascii=args.ascii, colour=not args.no_color)
         _print(render(result.document, style, args.by or ("line" if args.stacks else "op")))
     verdicts = judge(result, Limits(args.fail_on_leak, args.max_dram, args.max_l1), leaks)
     for line in verdicts.lines:
@@ -138,21 +137,25 @@ def _write_page(page: Page, record: str) -> bool:
     try:
         with page, Recording(record) as recording:
             page.report(recording, title_of(recording, confidential=False))
-    except (OSError, ValueError, CommandError) as error:
-        _warn(f"the page cannot be written: {error}")
+    except CommandError as error:
+        _warn(str(error))
+        return False
+    except (OSError, ValueError) as error:
+        _warn(f"cannot write {page.path}: {error}")
         return False
     return True
 
 
 def _leaks(record: str) -> Leaks | None:
     """The leaks of a run; None if its recording cannot be read."""
+    from ttmem.analyze.recorded_closings import closing_times
     from ttmem.documents.leaks import Request
     from ttmem.documents.recorded_leaks import recorded_leaks
     from ttmem.recording.recording_file import Recording
 
     try:
         with Recording(record) as recording:
-            return recorded_leaks(recording, Request())
+            return recorded_leaks(recording, Request(), closing_times(recording))
     except (OSError, ValueError) as error:
         _warn(f"leaks cannot be judged: {error}")
         return None

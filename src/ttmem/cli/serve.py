@@ -2,6 +2,8 @@
 """Run the allocation server until SIGINT or SIGTERM.
 
 SIGUSR1 prints everything that is allocated; SIGHUP is ignored.
+
+Exit code: 0 it was ended, 1 it cannot listen or record, or another error, 2 wrong usage.
 """
 
 from __future__ import annotations

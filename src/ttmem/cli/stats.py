@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show statistics of a recording: what was allocated and freed, by which line, operation and shape, and how large.
 
-Life times, what the program never freed, temporary allocations, fragmentation over time with its worst moment, the
+Lifetimes, what the program never freed, temporary allocations, fragmentation over time with its worst moment, the
 program cache, and host memory beside device memory. --from and --until limit the time, --chip the chips.
 
 Exit code: 0 shown, 1 the file cannot be read, is no recording, or has no such moment or chip, 2 wrong usage.
@@ -69,7 +69,7 @@ def _range(recording: Recording, args: argparse.Namespace) -> tuple[float | None
     after = None if args.after is None else moment_of(recording, args.after, "--from").time
     until = moment_of(recording, args.until or "end", "--until").time
     if after is not None and min(after, recording.end) > until:
-        raise UsageError(f"--from {args.after} is later than --until {args.until}; exchange the two")
+        raise UsageError(f"--from {args.after} is later than --until {args.until}; swap them")
     return after, until
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ttmem.cli import CommandError, UsageError, complain
-from ttmem.cli.options import LOOPBACK, add_address, add_socket, api_socket
+from ttmem.cli.options import LOOPBACK, add_address, add_socket, address_of, api_socket
 from ttmem.pages.html_page import Bundle, BundleMissing, load_bundle
 from ttmem.pages.web_live import LiveContent
 from ttmem.pages.web_server import Content, WebError, WebServer, listen, ssh_command
@@ -87,13 +87,14 @@ def _serve(
     ended: Callable[[], bool] = lambda: False,
 ) -> int:
     """Listen, print the address, and serve."""
+    host, port = address_of(args)
     try:
         found = load_bundle(page)
-        sock = listen(args.host, args.port)
+        sock = listen(host, port)
     except (BundleMissing, WebError) as error:
         raise CommandError(str(error)) from None
-    ssh = ssh_command(sock.getsockname()[1]) if args.host == LOOPBACK else None
-    server = WebServer(content(found, ssh), sock, host=args.host, public_url=public_url)
+    ssh = ssh_command(sock.getsockname()[1]) if host == LOOPBACK else None
+    server = WebServer(content(found, ssh), sock, host=host, public_url=public_url)
 
     def ready() -> None:
         print(f"Open {server.url}", flush=True)

@@ -43,7 +43,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the worker
         self.process = subprocess.Popen(
             command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=_set_up_child,
         )  # fmt: skip
         self.did = "starting"  # a sentence about its last step
         self.launches = 0  # programs that each of its chips has run
@@ -191,7 +191,7 @@ def demo_session(path: str | None, machine: str | None = None) -> Iterator[DemoS
                 simulated = os.path.join(folder, "machine")
             looks = ["--no-machine"] if simulated is None else ["--machine", simulated]
             command = [sys.executable, "-m", "ttmem", "serve", "--no-legacy-path", "--quiet", "--socket", path, *looks]
-            server = subprocess.Popen(command, stderr=errors, preexec_fn=_end_with_parent)
+            server = subprocess.Popen(command, stderr=errors, preexec_fn=_set_up_child)
         found = DemoSession(path, folder, private=server is not None)
         try:
             while not _up(path, must=server is None):
@@ -220,8 +220,13 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
-def _end_with_parent() -> None:
-    """Run in a child: end it if the demo is killed. Only the main thread of the demo may start such a child."""
+def _set_up_child() -> None:
+    """Run in a child: end it if the demo is killed. Only the main thread of the demo may start such a child.
+
+    It gets a session of its own, because Ctrl-C signals every process of the session's foreground group, and the demo
+    needs the server and the workers for its summary.
+    """
+    os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -68,7 +68,7 @@ def _load(path: str, loaded: str, context: DoctorContext) -> Message:
     version = done.stdout.strip()
     if not version and done.returncode == 0:  # an interpreter would have printed an error
         why = f"it could not be tried: {context.python} is not a Python interpreter"
-        return unknown(looked, why, "name one with --python PATH")
+        return unknown(looked, why, "name one: `ttmem doctor --python PATH`")
     if not version:
         # If a preloaded library lacks a dependency or a version of one, the program ends; other errors are ignored.
         words = (line for line in done.stderr.splitlines() if NAME in line or "shared libraries" in line)

@@ -46,10 +46,10 @@ def unknown(looked_at: str, found: str, todo: str | None = None) -> Message:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun.
 
-    >>> count(1, "process", "processes"), count(2, "chip")
-    ('1 process', '2 chips')
+    >>> count(1, "process", "processes"), count(2000, "chip")
+    ('1 process', '2,000 chips')
     """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def some(names: list[str], most: int = 4) -> str:

@@ -22,13 +22,17 @@ def ttnn(context: DoctorContext) -> Iterator[Message]:
     found = context.wheel
     if isinstance(found, str):
         yield unknown(
-            context.python, f"this interpreter could not be queried: {found}", "name another with --python PATH"
+            context.python,
+            f"this interpreter could not be queried: {found}",
+            "name another: `ttmem doctor --python PATH`",
         )
         return
     looked = f"{context.python} (Python {found.python})"
     if found.folder is None:
         wheels = "" if found.python in _PYTHONS else f"; there are wheels for Python {' and '.join(_PYTHONS)} only"
-        yield unknown(looked, f"no ttnn there{wheels}", "name the interpreter of your program with --python PATH")
+        yield unknown(
+            looked, f"no ttnn there{wheels}", "name the interpreter of your program: `ttmem doctor --python PATH`"
+        )
         return
     library = library_of(found.folder, context.env)
     if library is None:
@@ -102,7 +106,9 @@ def hooks(context: DoctorContext) -> Iterator[Message]:
         except OSError:
             continue
     if not libraries:
-        yield unknown("libtt_metal.so", "none is installed here or in use", "name an interpreter with --python PATH")
+        yield unknown(
+            "libtt_metal.so", "none is installed here or in use", "name an interpreter: `ttmem doctor --python PATH`"
+        )
     for path in libraries.values():
         try:
             yield from _hooks_of(path)

@@ -24,6 +24,7 @@ from ttmem.model.core_sets import ROW
 from ttmem.model.geometry import Geometry
 from ttmem.model.kinds import KERNEL_KINDS, WORKER_L1
 from ttmem.model.unavailable_cores import outside
+from ttmem.model.units import exact
 
 if TYPE_CHECKING:
     from ttmem.model import schema
@@ -416,7 +417,7 @@ def _warnings(found: L1Map) -> list[str]:
     if over:
         most = max(core.overlap for core in over)
         out.append(
-            f"live allocations overlap on {len(over)} cores, by up to {most} bytes on one: "
+            f"live allocations overlap on {len(over)} cores, by up to {exact(most)} on one: "
             "the last write there overwrites the others"
         )
     small = found.small_start

@@ -203,10 +203,10 @@ def _smaller(advice: Advice, verdict: Verdict) -> str:
             "takes its full size on every core, so more cores do not help)"
         )
     word = bank_word(found.kind)
-    total = exact(advice.gives or 0)
+    most, pages = ("at most", "rounded down to") if advice.basis == v.AT_MOST else ("up to", "in")
     return (
-        f"request less: up to {exact(advice.value or 0)} per {word} fits now, {total} over {found.banks} {word}s, in "
-        "whole pages"
+        f"request less: {most} {exact(advice.value or 0)} per {word} fits now, {exact(advice.gives or 0)} over "
+        f"{found.banks} {word}s, {pages} whole pages"
     )
 
 

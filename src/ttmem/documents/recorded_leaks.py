@@ -11,6 +11,8 @@ from ttmem.documents.leaks import Group, LeakFinder, Request
 from ttmem.ingest.clock import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ttmem.account.entities import Process
     from ttmem.model import schema
     from ttmem.recording.recording_file import Recording
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 class ByRecording:
     """Judges by everything that was recorded up to a moment, which may be an earlier one for some processes."""
 
-    def __init__(self, past: RecordedPast, since: float, end: float, closings: dict[ProcessKey, float]) -> None:
+    def __init__(self, past: RecordedPast, since: float, end: float, closings: Mapping[ProcessKey, float]) -> None:
         self._past, self._since, self._end, self._closings = past, since, end, closings
 
     def moment(self, process: Process) -> float:
@@ -42,11 +44,12 @@ def _key(group: Group) -> GroupKey:
     return GroupKey(group.process.info.key, chips, group.kind, *group.origin)
 
 
-def recorded_leaks(recording: Recording, request: Request, time: float | None = None) -> schema.Leaks:
-    """The leaks at a time; without one, of each process just before its devices were closed for the last time."""
+def recorded_leaks(
+    recording: Recording, request: Request, closings: Mapping[ProcessKey, float], time: float | None = None
+) -> schema.Leaks:
+    """The leaks at a time, by default at the end; of the processes in ``closings`` at these earlier moments."""
     end = recording.end if time is None else min(time, recording.end)
     past = RecordedPast(recording, end)
-    closings = {} if time is not None else past.closings()
     judge = ByRecording(past, request.since, end, closings)
     finder = LeakFinder(end, judge, request)
     ledger = (recording.at_end() if time is None else recording.at(end)).ledger

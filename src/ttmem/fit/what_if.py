@@ -151,7 +151,7 @@ def simulate(
 
 
 class _Peak:
-    """Most bytes in use in a bank, and the smallest largest free block."""
+    """Most bytes in use in a bank, and the lowest value of the largest free block."""
 
     def __init__(self, allocator: Allocator, kind: Kind) -> None:
         self._allocator, self._kind = allocator, kind

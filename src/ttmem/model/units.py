@@ -76,6 +76,20 @@ def complete(part: float) -> str:
     return "99.99 %" if 0.9999 < part < 1 else f"{100 * part:.4g} %"
 
 
+def part_text(size: int, whole: int) -> str:
+    """The share of a size in percent. Only nothing is 0 %, and only everything is 100 %.
+
+    >>> part_text(0, 8), part_text(1, 1 << 30), part_text(2, 3000), part_text(1, 2), part_text(9999, 10000)
+    ('0 %', 'under 0.0001 %', '0.067 %', '50 %', '99 %')
+    """
+    part = size / whole if whole else 0.0
+    if 0 < part < 1e-6:
+        return "under 0.0001 %"
+    if part < 0.0995:
+        return f"{100 * part:.2g} %"
+    return "99 %" if 0.995 <= part < 1 else f"{100 * part:.0f} %"
+
+
 def parse(text: str) -> int:
     """The bytes that a size like ``64K``, ``1.5 MiB`` or ``4096`` means; powers of 1024.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ttmem.model.kinds import BREAKDOWN_POOLS, BreakdownPool
 from ttmem.model.printable import printable
-from ttmem.model.units import human, peak_text
+from ttmem.model.units import human, part_text, peak_text
 from ttmem.recording.blocks import RecordingError
 from ttmem.recording.recording_file import Recording
 
@@ -147,7 +147,7 @@ def _uses(table: AllocationTable, group: ChipGroup, chip: Chip | None) -> Iterat
 
 def _row(use: _Use, length: int) -> str:
     words, colour = _WORDS[use.pool]
-    share = peak_text(f"{100 * use.peak / use.capacity:.0f} %", use.at_most) if use.capacity else "-"
+    share = peak_text(part_text(use.peak, use.capacity), use.at_most) if use.capacity else "-"
     when = "" if use.peak_time is None else f"<br><small>at {use.peak_time / 1e9:.3f} s</small>"
     end = int(use.line.value[-1]) if len(use.line.value) else 0
     peak = peak_text(human(use.peak), use.at_most)

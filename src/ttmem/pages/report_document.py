@@ -11,6 +11,7 @@ import numpy as np
 
 from ttmem import __version__
 from ttmem.account.ledger import Ledger
+from ttmem.analyze.recorded_closings import closing_times
 from ttmem.documents.common_text import chip_numbers, short_chip_title
 from ttmem.documents.leaks import Request
 from ttmem.documents.recorded_leaks import recorded_leaks
@@ -160,7 +161,7 @@ class _ReportBuilder:
             self._group(place, one, sites, evaluated, self._exact_edges(listed_phases, marks), failed)
             for place, one in enumerate(self._groups)
         ]
-        leaks = recorded_leaks(recording, Request()) if len(table) else None
+        leaks = recorded_leaks(recording, Request(), closing_times(recording)) if len(table) else None
         moments = self._moments(failures)
         code = recording.facts.get("exit_code")
         list_explained = list(explained.values())

@@ -43,7 +43,7 @@ def facts(recording: Recording, ledger: Ledger, boards: Iterable[str], *, confid
         *([] if confidential else private),
         ("exit code", None if code is None else str(code)),
         ("chips", ", ".join(boards) or None),
-        ("begin", rfc3339(recording.begin, 3) if recording.begin else None),
+        ("start", rfc3339(recording.begin, 3) if recording.begin else None),
         ("length", f"{length:.3f} s"),
         ("processes", ", ".join([*shown, *([f"and {more} more"] if more else [])]) or None),
         ("reported by", ", ".join(sorted(sources)) or None),

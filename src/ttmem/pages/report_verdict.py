@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ttmem.documents.common_text import short_line
 from ttmem.documents.pool_amounts import amounts_text
-from ttmem.model.units import human, lower_limit
+from ttmem.model.units import human, lower_limit, part_text
 
 if TYPE_CHECKING:
     from ttmem.model.page_schema import ReportGroup, ReportPool, ReportSite, ReportVerdict
@@ -69,7 +69,7 @@ def _peak(groups: Sequence[ReportGroup], pool: str, words: str) -> str | None:
     if found is None or not found[1]["peak"]:
         return None
     group, row = found
-    size, share = human(row["peak"]), f"{100 * row['peak'] / (row['capacity'] or 1):.0f} %"
+    size, share = human(row["peak"]), part_text(row["peak"], row["capacity"] or 0)
     verb = "at most"
     if row["peak_at_most"] is not None:
         verb, size, share = "peak", lower_limit(size), lower_limit(share)

@@ -214,8 +214,8 @@ class SegmentReader:
             if block is None or block.at + block.stored > self.size:
                 found = self._next_header(at + 1)
                 self.damage.append(
-                    f"{self.size - at} bytes at its end are no whole block" if found is None
-                    else f"{found - at} bytes at byte {at} are no block"
+                    f"{self.size - at} bytes at its end are not a complete block" if found is None
+                    else f"{found - at} bytes at byte {at} are not a block"
                 )  # fmt: skip
                 if found is None:
                     return

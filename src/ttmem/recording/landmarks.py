@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moments of a recording that are worth a look: peaks, begins and ends of phases, failed allocations."""
+"""The moments of a recording that are worth a look: peaks, starts and ends of phases, failed allocations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def landmarks(
 
 
 def phase_runs(recording: Recording) -> list[PhaseRun]:
-    """Every run of every phase, in the order of their begins."""
+    """Every run of every phase, in the order of their starts."""
     found: dict[int, PhaseRun] = {}
     began: dict[tuple[object, int], int] = {}  # source, number of an open phase: its place
     for one in recording.phases():
@@ -75,7 +75,7 @@ def phase_runs(recording: Recording) -> list[PhaseRun]:
 
 def _phases(recording: Recording) -> Iterator[Moment]:
     for run in phase_runs(recording):
-        yield Moment(run.since, f"at the begin of phase {run.path}")
+        yield Moment(run.since, f"at the start of phase {run.path}")
         if run.until is not None:
             yield Moment(just_before(run.until), f"at the end of phase {run.path}")
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from math import inf, isfinite, nextafter
 from typing import NamedTuple
@@ -44,6 +44,11 @@ class Moment(NamedTuple):
     reached: Reached | None = None  # true of the account after the event that is meant
 
 
+def _stamp(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
 def open_moment(recording: Recording, moment: Moment) -> Opened:
     """The account at a moment. What was live at earlier peaks is not part of it."""
     return recording.at(moment.time, moment.reached)
@@ -55,11 +60,12 @@ def find_moment(
     *,
     is_failure: Callable[[str], bool] = lambda message: True,
     find_chip: Callable[[str, Ledger], str] | None = None,
+    stamp: Callable[[float], str] = _stamp,
 ) -> Moment:
     """The moment that a text means; MomentError if there is none.
 
     ``is_failure`` decides whether the message of an exception is about memory. ``find_chip`` gives the id of the chip
-    that a user names.
+    that a user names. ``stamp`` formats the times in errors.
     """
     if text == "end":
         return Moment(inf, "at its end")
@@ -69,7 +75,7 @@ def find_moment(
         return _peak(recording, text[5:], find_chip)
     if text.startswith("phase:"):
         return _phase(recording, text[6:])
-    return _time(recording, text)
+    return _time(recording, text, stamp)
 
 
 def default_moment(recording: Recording, *, is_failure: Callable[[str], bool] = lambda message: True) -> Moment:
@@ -82,21 +88,20 @@ def default_moment(recording: Recording, *, is_failure: Callable[[str], bool] = 
     return find_moment(recording, "end")
 
 
-def _stamp(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+def range_text(recording: Recording, stamp: Callable[[float], str]) -> str:
+    """The time range of a recording in words; ``stamp`` formats a time, cut to milliseconds."""
+    length = _milliseconds(recording.end) - _milliseconds(recording.begin)  # the difference of the printed times
+    return f"{length / 1000:.3f} s long, from {stamp(recording.begin)} to {stamp(recording.end)}"
 
 
-def range_text(recording: Recording, stamp: Callable[[float], str] = _stamp) -> str:
-    """The time range of a recording in words; ``stamp`` formats a time."""
-    length = recording.end - recording.begin
-    return f"it is {length:.3f} s long, from {stamp(recording.begin)} to {stamp(recording.end)}"
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1e6) // 1000
 
 
 def _failure(recording: Recording, is_failure: Callable[[str], bool]) -> Moment:
     found = [one for one in recording.failures() if isinstance(one.event, Failed) and is_failure(one.event.text)]
     if not found:
-        raise MomentError("it has no failed allocation; `peak` and `end` always exist")
+        raise MomentError("the recording has no failed allocation; `peak` and `end` always exist")
     return Moment(found[-1].time, "at the last failed allocation", at_failure(found[-1], found))
 
 
@@ -132,7 +137,7 @@ def _peak(recording: Recording, what: str, find_chip: Callable[[str, Ledger], st
     ledger, all_chips = recording.at_end()[1:]
     if not what:
         if not all_chips.peak.value:
-            raise MomentError("no buffer was allocated in it, so it has no peak")
+            raise MomentError("the recording has no peak, because no buffer was allocated")
         highest = all_chips.peak.value
 
         def at_highest(ledger: Ledger, event: Event) -> bool:
@@ -151,7 +156,7 @@ def _peak(recording: Recording, what: str, find_chip: Callable[[str, Ledger], st
             raise MomentError(f"there is no chip {name!r}")
     best = max(chips, key=lambda chip: _peak_of(chip, label).value, default=None)
     if best is None or not _peak_of(best, label).value:
-        raise MomentError(f"no {label} was allocated in it, so that has no peak")
+        raise MomentError(f"the recording has no peak of {label}, because none was allocated")
     peak = _peak_of(best, label)
     if peak.time is None:
         after = peak_moment(label, best.id, peak.value, recording.end)
@@ -180,39 +185,49 @@ def _peak_of(chip: Chip, label: str) -> Peak:
 
 
 def _phase(recording: Recording, name: str) -> Moment:
-    """The end of the last run of a phase, or of the recording if it did not end."""
-    began: dict[tuple[object, int], float] = {}
+    """The end of the last run of a phase, or of the recording if it did not end.
+
+    The name may leave out the phases around it.
+    """
+    running: set[tuple[object, int]] = set()
     found: float | None = None
-    names: dict[str, None] = {}
-    for one in recording.phases():
-        if isinstance(one.event, PhaseBegan):
-            names[one.event.name] = None
-            if one.event.name == name:
-                began[one.source, one.event.ident] = one.time
+    paths: dict[str, None] = {}
+    for one, key, path in _phase_events(recording):
+        if path is not None:
+            paths[path] = None
+            if is_called(path, name):
+                running.add(key)
                 found = None
-        elif isinstance(one.event, PhaseEnded) and began.pop((one.source, one.event.ident), None) is not None:
+        elif key in running:
+            running.discard(key)
             found = one.time
     if found is not None:
         before = just_before(found)
         return Moment(before, f"at the end of phase {name}")
-    if began:
+    if running:
         return Moment(inf, f"at its end, in phase {name}")
-    listed = ", ".join([*names][:8])
-    raise MomentError(f"it has no phase {name!r}; it has {listed}" if names else "it has no phases")
+    listed = ", ".join([*paths][:8])
+    raise MomentError(
+        f"the recording has no phase {name!r}; it has {listed}" if paths else "the recording has no phases"
+    )
 
 
 def phase_begins(recording: Recording, name: str) -> list[float]:
-    """When the runs of a phase began. The name may leave out the phases around it."""
+    """When the runs of a phase began."""
+    return [one.time for one, _, path in _phase_events(recording) if path is not None and is_called(path, name)]
+
+
+def _phase_events(recording: Recording) -> Iterator[tuple[Happened, tuple[object, int], str | None]]:
+    """Every start and end of a phase, and what identifies its run; of a start also its path."""
     paths: dict[tuple[object, int], str] = {}
-    found = []
     for one in recording.phases():
         if isinstance(one.event, PhaseBegan):
             outer = paths.get((one.source, one.event.parent))
             path = one.event.name if outer is None else f"{outer}/{one.event.name}"
             paths[one.source, one.event.ident] = path
-            if is_called(path, name):
-                found.append(one.time)
-    return found
+            yield one, (one.source, one.event.ident), path
+        elif isinstance(one.event, PhaseEnded):
+            yield one, (one.source, one.event.ident), None
 
 
 def just_before(time: float) -> float:
@@ -220,20 +235,20 @@ def just_before(time: float) -> float:
     return nextafter(time, -inf)
 
 
-def _time(recording: Recording, text: str) -> Moment:
+def _time(recording: Recording, text: str, stamp: Callable[[float], str]) -> Moment:
     match = _RELATIVE.fullmatch(text)
     if match is not None:
         seconds = float(match[2]) * _UNITS[match[3]]
         time = recording.begin + seconds if match[1] == "+" else recording.end - seconds
         words = f"{match[2]}{match[3] or 's'} " + ("after its start" if match[1] == "+" else "before its end")
     else:
-        time, words = _wall_time(recording, text), f"at {text}"
+        time, words = _wall_time(recording, text, stamp), f"at {text}"
     if not recording.begin - _ROUNDING <= time <= recording.end + _ROUNDING:
-        raise MomentError(f"{text} is outside the recording: {range_text(recording)}")
+        raise MomentError(f"{text} is outside the recording, which is {range_text(recording, stamp)}")
     return Moment(time, words)
 
 
-def _wall_time(recording: Recording, text: str) -> float:
+def _wall_time(recording: Recording, text: str, stamp: Callable[[float], str]) -> float:
     try:
         if isfinite(seconds := float(text)):
             return seconds
@@ -242,4 +257,6 @@ def _wall_time(recording: Recording, text: str) -> float:
     try:
         return datetime.fromisoformat(re.sub(r"(Z| UTC)$", "+00:00", text)).timestamp()  # local time without a zone
     except (ValueError, OverflowError):
-        raise NotAMoment(f"{text!r} is not a moment: use {FORMS}; {range_text(recording)}") from None
+        raise NotAMoment(
+            f"{text!r} is not a moment: use {FORMS}; the recording is {range_text(recording, stamp)}"
+        ) from None

@@ -97,7 +97,7 @@ class RecordedApi:
     # -- moments -------------------------------------------------------------------------------------------------
 
     def seek_time(self, time: float) -> Position:
-        """Go to a time; one outside the range is the begin or the end."""
+        """Go to a time; one outside the range is the start or the end."""
         time = max(self.begin, min(self.end, time))
         words = "at its start" if time == self.begin else "at its end" if time == self.end else ""
         with _readable():
@@ -150,7 +150,7 @@ class RecordedApi:
         if place is None and found:
             later = found[wanted].time > self.position.time if count > 0 else found[wanted].time < self.position.time
         if not found or not later:
-            words = {"peak": "peak", "phase": "begin or end of a phase", "failure": "failed allocation"}[kind]
+            words = {"peak": "peak", "phase": "start or end of a phase", "failure": "failed allocation"}[kind]
             which = "" if not found else "later " if count > 0 else "earlier "
             raise NoSuchMoment(f"there is no {which}{words}")
         return found[wanted]
@@ -202,7 +202,7 @@ class RecordedApi:
             return [TimeMark(one.time, kind) for kind in kinds for one in self._of_kind(kind)]
 
     def phases(self) -> list[PhaseBar]:
-        """The runs of phases, in the order of their begins; if there are very many, the longest."""
+        """The runs of phases, in the order of their starts; if there are very many, the longest."""
         with _readable():
             account, runs = self._end_account(), phase_runs(self._recording)
         chips: dict[int, frozenset[str]] = {}

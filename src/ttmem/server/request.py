@@ -84,7 +84,7 @@ def processes(ledger: Ledger, pid: int) -> list[Process]:
     known = (*ledger.processes.values(), *reversed(ledger.departed))
     found = [process for process in known if process.info.pid == pid]
     if not found:
-        raise HttpError(404, f"no process {pid} has reported to this server")
+        raise HttpError(404, f"no process {pid} has reported to the server; `ttmem smi` lists the processes")
     return found
 
 

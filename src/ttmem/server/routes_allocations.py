@@ -162,7 +162,7 @@ class AllocationRoutes:
 
 
 def _after(text: str, processes: list[Process], now: float) -> float:
-    """The time that a request for leaks begins with: seconds since 1970, or "phase:NAME", the begin of its last run.
+    """The time that a request for leaks begins with: seconds since 1970, or "phase:NAME", the start of its last run.
 
     ``processes`` are those whose phases the reader may see.
     """

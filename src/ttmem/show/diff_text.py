@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ttmem.documents.breakdown_words import POOLS
 from ttmem.documents.diff_words import COUNTS, MORE_IS_BETTER, life_text
-from ttmem.model.printable import printable_data
 from ttmem.model.units import human
 from ttmem.show.text import BOLD, GREEN, NONE, RED, YELLOW, Style, wrap
 
@@ -19,7 +18,7 @@ _SHOWN = 20
 
 def render(data: schema.Diff, style: Style) -> str:
     """The text of a document with schema "ttmem.diff/1"."""
-    data = printable_data(data)
+    data = style.clean(data)
     old, new = data["old"], data["new"]
     commands = old["command"] != new["command"]
     lines = [*_side("OLD", old, style, commands), *_side("NEW", new, style, commands), ""]
@@ -67,14 +66,14 @@ def _figures(rows: list[schema.DiffFigure], style: Style) -> list[str]:
 
 
 def _pool(pool: schema.DiffPool, data: schema.Diff, style: Style) -> list[str]:
-    title = f"{POOLS[pool['pool']]} {data['new']['moment']}: {human(pool['old'])} → {human(pool['new'])}"
+    title = f"{POOLS[pool['pool']]} {data['new']['moment']}: {human(pool['old'])} {style.arrow} {human(pool['new'])}"
     lines = [style.paint(title[:1].upper() + title[1:], BOLD)]
     if pool["rows"]:
         lines.append(f"{'CHANGE':>12} {'OLD':>12} {'NEW':>12}  {'COUNT':>11}  {data['by'].upper()}")
     for row in pool["rows"][:_SHOWN]:
         change = row["change"]
         sign = "0 B" if not change else ("+" if change > 0 else "-") + human(abs(change))
-        counts = f"{row['old_count']:,} → {row['new_count']:,}"
+        counts = f"{row['old_count']:,} {style.arrow} {row['new_count']:,}"
         head = f"{sign:>12} {human(row['old_bytes']):>12} {human(row['new_bytes']):>12}  {counts:>11}  "
         words = f"{row['key']}: {'; '.join(row['what'])}"
         lines += wrap(words, style, " " * len(head), head)

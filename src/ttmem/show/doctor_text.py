@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ttmem.model.printable import printable
-
 if TYPE_CHECKING:
     from ttmem.model.schema import Doctor, FindingRow, LevelCounts
+    from ttmem.show.text import Style
 
 _PROBLEMS = ("broken", "warning")
 
 
-def render(document: Doctor, *, verbose: bool = False) -> str:
+def render(document: Doctor, style: Style, *, verbose: bool = False) -> str:
     """The text of a document with schema "ttmem.doctor/1"; ``verbose`` shows all findings in full."""
     found = document["findings"]
     lines: list[str] = []
@@ -26,7 +25,7 @@ def render(document: Doctor, *, verbose: bool = False) -> str:
         lines += [*_in_full(finding), ""] if verbose else [_in_short(finding)]
     if rest and not verbose:
         lines.append("")
-    return "\n".join([*map(printable, lines), verdict_line(document["verdict"])])
+    return "\n".join([*map(style.clean, lines), verdict_line(document["verdict"])])
 
 
 def verdict_line(counts: LevelCounts) -> str:

@@ -16,9 +16,9 @@ _BAR_COLUMNS = 20
 class Progress:
     """Shows a bar on a terminal, and nothing anywhere else."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, ascii: bool = False) -> None:
         self._stream = stream if stream.isatty() else None
-        self._style = style_of(stream)
+        self._style = style_of(stream, ascii=ascii)
 
     def show(self, share: float, text: str) -> None:
         if self._stream is not None:

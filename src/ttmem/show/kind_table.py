@@ -200,25 +200,28 @@ def _peak(peak: int, at_most: int | None, now: int | None, style: Style) -> str:
 
 
 def _of_dram(dram: DramRow, style: Style) -> str:
-    taken = dram["reserved_peak"] if dram["reserved"] is not None else None
+    # With nothing allocated, what is reserved is not known, but its peak may be.
+    taken = dram["reserved_peak"] if dram["reserved"] is not None or not dram["used"] else None
     peak, at_most = (dram["peak"], dram["peak_at_most"]) if taken is None else (taken, None)
     parts = [] if peak is None else [_peak(peak, at_most, level(dram), style)]
     return ", ".join([*_asked(dram, dram), *parts, *_sizes(dram)])
 
 
 def _of_l1(l1: L1Row, style: Style) -> str:
-    """The notes of L1; cached programs use L1 in turn, so their sum may exceed the capacity."""
-    parts, peak = l1["at_once_parts"], l1["peak"]
+    """The notes of L1; cached programs use L1 in turn, so their sum may exceed the capacity.
+
+    Only buffers have a peak: which programs were resident together in the past is not part of a snapshot.
+    """
+    parts, taken = l1["at_once_parts"], l1["reserved_peak"]
+    peak, at_most = (l1["peak"], l1["peak_at_most"]) if taken is None else (taken, None)
     held = [(size, parts[kind]) for kind, (size, _) in _programs(l1).items()]
     absent = sum(size - now for size, now in held if size is not None and now is not None)
     notes = []
     if absent > 0 and l1["at_once"] is not None:
         notes.append(f"{human(l1['at_once'] + absent)} with all cached programs")
-    programs = any(size for size, _ in held)
-    if peak is not None and (l1["reserved_peak"] is None or not parts["l1"]):  # else the line of buffers has the peak
-        text = _peak(peak, l1["peak_at_most"], (parts["l1"] or 0) + (parts["l1_small"] or 0), style)
-        if peak or not programs:
-            notes.append(f"L1 buffer {text}" if programs else text)
+    if peak and (taken is None or not parts["l1"]):  # else the line of buffers has the peak
+        buffers = (parts["l1"] or 0) + (parts["l1_small"] or 0)
+        notes.append(f"L1 buffer {_peak(peak, at_most, buffers, style)}")
     return ", ".join([*notes, *_sizes(l1)])
 
 
@@ -233,7 +236,7 @@ def _of_buffers(l1: L1Row) -> list[str]:
 def _sizes(pool: DramRow | L1Row) -> list[str]:
     notes = []
     if pool["largest_free"] is not None:
-        notes.append(f"largest free block {human(pool['largest_free'])} in a bank")
+        notes.append(f"allocator's largest free block {human(pool['largest_free'])} in a bank")
     if pool["capacity"] is None:
         notes.append("chip size not known")
     elif pool["capacity_basis"] == "table":

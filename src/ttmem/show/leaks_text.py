@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ttmem.documents.common_text import local_time, short_line
 from ttmem.documents.leak_words import age_text, leak_text, origin_text, speed_text
 from ttmem.documents.pool_amounts import amounts_text
-from ttmem.model.printable import printable_data
 from ttmem.model.uncertain_reasons import counts_text
 from ttmem.model.units import human
 from ttmem.show.text import BOLD, Style, wrap
@@ -29,7 +28,7 @@ def render(
     data: schema.Leaks, names: Names, style: Style, *, only_growing: bool = False, recorded: bool = False
 ) -> str:
     """The text of a document with schema "ttmem.leaks/1". Texts of a recording have a header of their own."""
-    data = printable_data(data)
+    data = style.clean(data)
     whose = _Whose(data, names)
     lines = []
     if not recorded:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from ttmem.documents.common_text import anomaly_line, chip_numbers, chip_title, short_line
 from ttmem.documents.pool_amounts import amounts_text, pool_amounts
 from ttmem.model.kinds import KIND_BY_LABEL, KINDS, Kind
-from ttmem.model.printable import printable
 from ttmem.model.uncertain_reasons import REASONS, counts_text
-from ttmem.model.units import complete, human, lower_limit, peak_text
+from ttmem.model.units import complete, human, lower_limit, part_text, peak_text
 from ttmem.show.breakdown_table import WORDS, pool_tables
-from ttmem.show.chip_table import Names, percent
+from ttmem.show.chip_table import Names
 from ttmem.show.explain_text import block
-from ttmem.show.text import BOLD, NONE, RED, YELLOW, Style, wrap
+from ttmem.show.text import BOLD, NONE, RED, YELLOW, Style, cells, wrap
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 _NEARLY_FULL, _GETTING_FULL = 0.9, 0.75  # shares of the capacity from which a line warns
 _LARGEST_SHOWN = 5
 _BREAKDOWN_ROWS = 8
+_NAME_COLUMNS = 40
 _MESHES_SHOWN = 4  # with their sizes
 _NAMES = {
     Kind.DRAM: "DRAM buffers",
@@ -68,7 +68,7 @@ def render(run: Run, style: Style, by: By = "op") -> str:
         lines += [_plain(""), *_left(run, style)]
     lines += [_plain(""), *_warnings(run, style)]
     # Painted only here: before that a line is made printable, which removes what sets colours.
-    painted = [style.paint(printable(text).rstrip(), colour) for text, colour in lines]
+    painted = [style.paint(style.clean(text).rstrip(), colour) for text, colour in lines]
     return "\n".join([*painted, *_failed(run, style)])
 
 
@@ -157,7 +157,7 @@ def _taken(figure: ReservedPeak, name: str, style: Style) -> list[Cell]:
     if capacity is None:
         return []
     exact = figure["reserved_peak_exact"]
-    share = f"{_top(_part(taken, capacity), exact, style)} of {human(capacity)}"
+    share = f"{_top(part_text(taken, capacity), exact, style)} of {human(capacity)}"
     top = _top(human(taken), exact, style)
     line = f"  {name:22} {top:>11} {human(figure['reserved_end']):>11}   peak is {share}"
     part = taken / capacity if capacity else 0.0
@@ -169,13 +169,6 @@ def _taken(figure: ReservedPeak, name: str, style: Style) -> list[Cell]:
 def _top(text: str, exact: bool, style: Style) -> str:
     """A peak as text, with a sign if it is only a lower limit."""
     return text if exact else lower_limit(text, ascii=style.ascii)
-
-
-def _part(size: int, capacity: int) -> str:
-    part = size / capacity if capacity else 0.0
-    if 0 < part < 1e-6:
-        return "under 0.0001 %"
-    return f"{100 * part:.2g} %" if part < 0.0995 else f"{percent(part)[:-1]} %"
 
 
 def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow], style: Style) -> list[Cell]:
@@ -191,7 +184,9 @@ def _at_peaks(run: Run, chip: RunChip, peaks: dict[tuple[str, str], PeakRow], st
             continue
         after = _after(run, peak["time"])
         lines.append(_bold(f"  at the peak of {_NAME_OF[kind]}, {size} after {after:.2f} s, the largest were:"))
-        lines += [_plain(f"    {_line(allocation)}") for allocation in peak["largest"][:_LARGEST_SHOWN]]
+        shown = peak["largest"][:_LARGEST_SHOWN]
+        wide = _columns_of_names(shown)
+        lines += [_plain(f"    {_line(allocation, wide)}") for allocation in shown]
     return lines
 
 
@@ -236,7 +231,7 @@ def _failed(run: Run, style: Style) -> list[str]:
         times, which = _times(run["failed"]), "" if run["failed"] == 1 else "The last: "
         headline = last["verdict"]["headline"]
         text = f"An allocation failed {times}, and the command continued; --json explains it. {which}{headline}"
-        return ["", *(style.paint(line, YELLOW) for line in wrap(printable(text), style))]
+        return ["", *(style.paint(line, YELLOW) for line in wrap(style.clean(text), style))]
     lines = ["", *block(last["verdict"], style, ("when", f"{before:.1f} s before the command ended"))]
     earlier, kept = run["failed"] - 1, len(run["failures"]) - 1
     if earlier:
@@ -309,7 +304,9 @@ def _largest(allocations: Sequence[AllocationRow], indent: str = "") -> list[str
         found.setdefault((source, allocation["kind"], _added(allocation), _made(allocation)), []).append(allocation)
     rows = [row for alike in found.values() for row in _same_on_each_chip(alike)]
     order = sorted(rows, key=lambda alike: -sum(_added(one) * len(one["chips"]) for one in alike))
-    lines = [f"{indent}  {_line_of(alike)}" for alike in order[:_LARGEST_SHOWN]]
+    shown = order[:_LARGEST_SHOWN]
+    wide = _columns_of_names([alike[0] for alike in shown])
+    lines = [f"{indent}  {_line_of(alike, wide)}" for alike in shown]
     rest = [allocation for alike in order[_LARGEST_SHOWN:] for allocation in alike]
     if rest:
         lines.append(f"{indent}  and {_amounts(rest, 'more buffer')}")
@@ -331,29 +328,43 @@ def _on_chips(allocations: Sequence[AllocationRow]) -> Counter[str]:
     return Counter(chip for allocation in allocations for chip in allocation["chips"])
 
 
-def _line_of(alike: Sequence[AllocationRow]) -> str:
+def _line_of(alike: Sequence[AllocationRow], wide: int) -> str:
     """Several that are the same, as many on each of their chips."""
     chips, first = _on_chips(alike), alike[0]
     each, count = len(chips), next(iter(chips.values()))
     alone = count == 1 and len({allocation["address"] for allocation in alike}) == 1
-    line = _line(first) if alone else _row(count * first["size"], first["kind"], f"{count:,} x", _made(first))
+    if alone:
+        line = _line(first, wide)
+    else:
+        line = _row(count * first["size"], first["kind"], f"{count:,} x", _made(first, wide))
     return f"{line}  on each of {each} chips" if each > 1 else line
 
 
-def _line(allocation: AllocationRow) -> str:
+def _line(allocation: AllocationRow, wide: int) -> str:
     address = "" if allocation["kind"] in _WITHOUT_ADDRESS else f"{allocation['address']:#x}"
-    return _row(allocation["size"], allocation["kind"], address, _made(allocation))
+    return _row(allocation["size"], allocation["kind"], address, _made(allocation, wide))
 
 
 def _row(size: int, kind: str, which: str, made: str) -> str:
     return f"{human(size):>10}  {_NAME_OF[kind].removesuffix('s'):<16} {which:<10} {made}"
 
 
-def _made(allocation: AllocationRow) -> str:
-    """What made an allocation: its tag, its program, its line."""
+def _made(allocation: AllocationRow, wide: int = 0) -> str:
+    """What made an allocation: its name, as wide as others in the list, and its line."""
+    name, line = _name(allocation), short_line(allocation["line"])
+    return f"{name}{' ' * (wide - cells(name))}  {line}" if line else name
+
+
+def _name(allocation: AllocationRow) -> str:
+    """Its tag and its program."""
     program = f"  program {allocation['program']}" if allocation["program"] else ""
-    line = short_line(allocation["line"])
-    return f"{allocation['tag'] or ''}{program}" + (f"  {line}" if line else "")
+    return f"{allocation['tag'] or ''}{program}"
+
+
+def _columns_of_names(allocations: Sequence[AllocationRow]) -> int:
+    """How wide the names are in front of the lines; longer ones are not aligned."""
+    widths = [cells(_name(one)) for one in allocations if one["line"]]
+    return max((width for width in widths if width <= _NAME_COLUMNS), default=0)
 
 
 def _warnings(run: Run, style: Style) -> list[Cell]:

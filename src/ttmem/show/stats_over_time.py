@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics over the time of a recording as text: life times, fragmentation, programs, host memory."""
+"""Statistics over the time of a recording as text: lifetimes, fragmentation, programs, host memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _lives(found: Stats, style: Style) -> Iterator[str]:
     rows = found["lives"]
     if not rows:
         return
-    yield from heading("Life times of what was freed, and how allocations ended", style)
+    yield from heading("Lifetimes of what was freed, and how allocations ended", style)
     ages = [row["seconds"] for row in rows]
     columns = [
         Column("KIND", [KIND_WORDS.get(row["kind"], row["kind"]) for row in rows], 0, gap=2),

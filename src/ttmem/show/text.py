@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 RED, YELLOW, GREEN, DIM, BOLD, NONE = "31", "33", "32", "2", "1", ""
 OPTIONAL_RANK = 10  # from this rank on, a column is shown only if nothing else is cut
 _PIPE_COLUMNS = 100
+_ARROW, _ASCII_ARROW = "→", "->"  # texts of a comparison have it, too
 # Characters that take one cell each: ASCII and our own symbols. Most text has only these and needs no lookup.
 _NARROW = (
     frozenset(map(chr, range(32, 127)))
     | frozenset(map(chr, range(0x2800, 0x2900)))  # braille
-    | frozenset("█▉▊▋▌▍▎▏░▒▓─°…▀▄▁▂▃▅▆▇│├┤┊┈╌━╞═╡▲▾▴·≥")
+    | frozenset("█▉▊▋▌▍▎▏░▒▓─°…▀▄▁▂▃▅▆▇│├┤┊┈╌━╞═╡▲▾▴·≥→")
 )
 
 
@@ -52,6 +53,10 @@ class Style:
     def degree(self) -> str:
         return "C" if self.ascii else "°C"
 
+    @property
+    def arrow(self) -> str:
+        return _ASCII_ARROW if self.ascii else _ARROW
+
     def cut(self, text: str, width: int) -> str:
         """As much as fits, with a mark if it was cut."""
         if cells(text) <= width:
@@ -66,7 +71,7 @@ class Style:
 
 def _ascii(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("ascii", "replace").decode()
+        return value if value.isascii() else value.replace(_ARROW, _ASCII_ARROW).encode("ascii", "replace").decode()
     if isinstance(value, dict):
         return {_ascii(key): _ascii(inner) for key, inner in value.items()}
     return [_ascii(inner) for inner in value] if isinstance(value, list) else value

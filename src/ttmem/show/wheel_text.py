@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ttmem.model.printable import printable
-
 if TYPE_CHECKING:
     from ttmem.model.schema import Wheel
+    from ttmem.show.text import Style
 
 _ROLES = {"hook": "the agent stands in for", "call": "the agent calls"}
 _STATES = {
@@ -19,7 +18,7 @@ _STATES = {
 }
 
 
-def render(document: Wheel, *, verbose: bool = False) -> str:
+def render(document: Wheel, style: Style, *, verbose: bool = False) -> str:
     """The text of a document with schema "ttmem.wheel/1"; ``verbose`` adds the functions' symbols."""
     lines = [document["library"]]
     for kinds in document["kinds"]:
@@ -33,7 +32,7 @@ def render(document: Wheel, *, verbose: bool = False) -> str:
             if function["role"] == role:
                 lines.append(f"    {function['name']:<22} {_STATES[function['state']]}")
                 lines += [f"    {'':<22} {function['symbol']}"] * verbose
-    return "\n".join(map(printable, [*lines, "", verdict_line(document)]))
+    return "\n".join(map(style.clean, [*lines, "", verdict_line(document)]))
 
 
 def verdict_line(document: Wheel) -> str:
