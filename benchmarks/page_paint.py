@@ -66,7 +66,7 @@ async () => {
 
 
 class PageLoad(NamedTuple):
-    """Milliseconds since the begin of the navigation, and bytes at the end."""
+    """Milliseconds since the start of the navigation, and bytes at the end."""
 
     first_paint: float  # first contentful paint
     first_screen: float | None  # None: not a page of ttmem

@@ -33,7 +33,7 @@ class _Meter:
     ever: int = 0  # up to the last fold
     reserved_ever: int = 0
     windows: dict[int, tuple[int, int]] = field(default_factory=dict)
-    phases: dict[int, tuple[int, int]] = field(default_factory=dict)  # of open phases: at the begin, and highest
+    phases: dict[int, tuple[int, int]] = field(default_factory=dict)  # of open phases: at the start, and highest
 
 
 class AgentMeters:

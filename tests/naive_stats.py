@@ -38,7 +38,7 @@ _COUNTED = ("start", "made", "freed", "live", "temporary")
 
 
 class Life:
-    """One allocation from its begin to its end, in nanoseconds after the begin of the recording."""
+    """One allocation from its begin to its end, in nanoseconds after the start of the recording."""
 
     def __init__(self, one: Allocation, begin: int) -> None:
         self.allocation = one

@@ -115,7 +115,7 @@ def test_a_loop(server: Server, client: AllocationClient) -> None:
 
 
 def test_a_server_that_is_restarted_in_a_phase(server: Server, client: AllocationClient) -> None:
-    """The new server begins with the present values, and reports that it did not see the begin."""
+    """The new server begins with the present values, and reports that it did not see the start."""
     allocate(client, 1, 1000)
     with phase("decode") as decode:
         allocate(client, 2, 100)

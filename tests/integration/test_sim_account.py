@@ -170,7 +170,7 @@ def test_a_circular_buffer_in_a_tensor_counts_once(server: Server, folder: Path)
 
 
 def l1_bank(memory: dict[str, Any]) -> tuple[int, int]:
-    """The begin and the end of the L1 allocator's part of a core, from a snapshot."""
+    """The start and the end of the L1 allocator's part of a core, from a snapshot."""
     l1 = memory["l1"]
     base = l1["firmware"] // l1["banks"] + l1["ring"]["size"]
     return base, l1["capacity"] // l1["banks"] - l1["small"]["region"] // l1["banks"]

@@ -202,7 +202,7 @@ def test_code_that_is_gone_is_not_mistaken_for_what_came_after(folder: Path) -> 
 
 
 def test_late_and_slow_readers_see_stacks_and_shapes(folder: Path) -> None:
-    """One that falls a ring behind, and one that starts when the begin is overwritten."""
+    """One that falls a ring behind, and one that starts when the start is overwritten."""
     paths, stacks = 30_001, {"TTMEM_STACKS": "4"}
     with watched("3.12", "ttnn_many_stacks", "n150", folder, "--stacks", str(paths), environment=stacks) as running:
         collector, program = running

@@ -156,7 +156,7 @@ GARBAGE = st.binary(min_size=1, max_size=90) | st.lists(
     st.sampled_from([b"\0", b"\0\0\0", b"\x01", b"\x03", b"\x0a", b"\x0c\0\0\0", b"\xff", struct.pack("<i", PID)]),
     min_size=1, max_size=30,
 ).map(b"".join)  # fmt: skip
-# Enough records for the decoder to synchronise: garbage can hide the begin of what follows it.
+# Enough records for the decoder to synchronise: garbage can hide the start of what follows it.
 BLOCK = st.lists(LONG | LONG | SHORT, min_size=6, max_size=8)
 SWALLOWED = 4  # the length of long searches: three records, four if short ones are among them
 

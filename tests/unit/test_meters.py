@@ -89,7 +89,7 @@ def test_what_the_allocator_took_is_known_only_if_it_was_said_of_all(client: All
 
 
 def test_a_phase_begins_and_ends_between_two_events(client: AllocationClient) -> None:
-    """While many threads allocate, the peak of a phase is at least its values at the begin and the end."""
+    """While many threads allocate, the peak of a phase is at least its values at the start and the end."""
     meter = ClientMeter(client)
 
     def allocate(first: int) -> None:

@@ -1843,7 +1843,7 @@ export interface ReportShare {
   share: number | null;
 }
 
-/** Times are seconds after the begin of the recording. */
+/** Times are seconds after the start of the recording. */
 export interface Stats {
   schema: "ttmem.stats/1";
   command: string | null;
@@ -2170,7 +2170,7 @@ export interface ReportSite {
  * The buckets of `timeline` divide the time from 0 to `length_ns` equally; those of a level divide its range.
  * `windows` has columns time (i64 ns of each edge, ascending; the first is -1, before everything, the last
  * `length_ns` - 1), site (u32), and for each of these sites one value per edge, site by site: allocated, freed (i64,
- * bytes) and made, ended (u32, allocations). They are sums up to and including the edge. What was live at the begin is
+ * bytes) and made, ended (u32, allocations). They are sums up to and including the edge. What was live at the start is
  * in the first edge.
  */
 export interface ReportGroup {

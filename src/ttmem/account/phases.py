@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases: the values of each total of a process at the begin, the peak and the end of periods that a workload names.
+"""Phases: the values of each total of a process at the start, the peak and the end of periods that a workload names.
 
 Phases add no work per event. Each total keeps its maximum since a phase of its process last began. This maximum belongs
-to the youngest open phase and, when that phase ends, passes to the next older one. So the begin or end of a phase reads
+to the youngest open phase and, when that phase ends, passes to the next older one. So the start or end of a phase reads
 each total once, regardless of how many phases are open. Phases that have ended are summed by their path: a loop over a
 million tokens is one entry.
 
@@ -151,7 +151,7 @@ class Phases:
         return max(times, default=None)
 
     def begin(self, source: Source, ident: int, name: str, parent: int, time: float, most: int) -> None:
-        """Begin a phase, within its parent if that is open. A begin of a phase that is already open has no effect."""
+        """Begin a phase, within its parent if that is open. A start of a phase that is already open has no effect."""
         if (source, ident) in self.open:
             return
         if len(self.open) >= most:

@@ -48,7 +48,7 @@ class Steps:
 class Growth:
     """How a group grows."""
 
-    since: float  # the begin of the slices that were judged
+    since: float  # the start of the slices that were judged
     count: int  # allocations that were made in them and kept
     per_step: float
     per_minute: float

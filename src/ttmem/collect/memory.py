@@ -135,7 +135,7 @@ class phase:
         return None if found is None else found.end
 
     def delta(self, kind: str | None = None, device: int | None = None) -> int | None:
-        """Bytes allocated at the end minus bytes allocated at the begin."""
+        """Bytes allocated at the end minus bytes allocated at the start."""
         found = self._stretch(kind, device)
         return None if found is None else found.delta
 

@@ -34,7 +34,7 @@ Readings = Mapping[tuple[int | None, str], Reading]
 class Meter(Protocol):
     """Measures the memory of this process. Kinds that never occurred may be missing in its readings.
 
-    The begin and end of a phase are atomic: the mark is made, the peaks so far are returned and reset, and no
+    The start and end of a phase are atomic: the mark is made, the peaks so far are returned and reset, and no
     allocation of any thread comes in between. To keep peaks over a longer time, combine what ``read_and_reset``,
     ``phase_began`` and ``phase_ended`` return.
     """
@@ -48,7 +48,7 @@ class Meter(Protocol):
         ...
 
     def phase_began(self, ident: int, name: str, parent: int) -> Readings:
-        """Mark the begin of a phase, inside the phase ``parent`` or 0; returns readings as ``read_and_reset`` does."""
+        """Mark the start of a phase, inside the phase ``parent`` or 0; returns readings as ``read_and_reset`` does."""
         ...
 
     def phase_ended(self, ident: int) -> Readings: ...

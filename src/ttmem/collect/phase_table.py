@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ttmem.collect.memory import PhaseFigures
 
-_TITLES = ("device", "kind", "begin", "peak", "end", "change")
+_TITLES = ("device", "kind", "start", "peak", "end", "change")
 _POOLS = {"dram_pool": "DRAM pool", "l1_pool": "L1 pool"}
 _RIGHT = "text-align:right"
 

@@ -98,7 +98,7 @@ class EventTranslation:
     # -- events --------------------------------------------------------------------------------------------------
 
     def events(self) -> Iterator[tuple[float, Event]]:
-        """The events with their times, in seconds since 1970, or since the begin of the capture if that is unknown."""
+        """The events with their times, in seconds since 1970, or since the start of the capture if that is unknown."""
         self._begin()
         began = self.began
         yield began, self._sees()

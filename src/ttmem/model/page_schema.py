@@ -4,7 +4,7 @@
 As in `schema`: bytes are integers, ``None`` is "not known", and the module is imported under ``TYPE_CHECKING`` only.
 `web/src/documents.ts` has the same types for the pages; it is generated from this module and from `schema`.
 
-Times end in ``_ns`` and are nanoseconds since the begin of the recording, always below 2**53. Bytes are those on one
+Times end in ``_ns`` and are nanoseconds since the start of the recording, always below 2**53. Bytes are those on one
 chip unless a key says otherwise. An index into `Report.strings`, ``sites`` or ``groups`` is -1 if there is none.
 
 A binary section is one compressed block (zlib format). It has the columns that its `PageSection` lists, one after the
@@ -133,7 +133,7 @@ class ReportGroup(TypedDict):
     The buckets of ``timeline`` divide the time from 0 to ``length_ns`` equally; those of a level divide its range.
     ``windows`` has columns time (i64 ns of each edge, ascending; the first is -1, before everything, the last
     ``length_ns`` - 1), site (u32), and for each of these sites one value per edge, site by site: allocated, freed (i64,
-    bytes) and made, ended (u32, allocations). They are sums up to and including the edge. What was live at the begin is
+    bytes) and made, ended (u32, allocations). They are sums up to and including the edge. What was live at the start is
     in the first edge.
     """
 

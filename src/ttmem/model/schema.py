@@ -1776,7 +1776,7 @@ class ReportShare(TypedDict):
 
 
 class Stats(TypedDict):
-    """Times are seconds after the begin of the recording."""
+    """Times are seconds after the start of the recording."""
 
     schema: Literal["ttmem.stats/1"]
     command: str | None

@@ -62,7 +62,7 @@ def coverage(boxes: Boxes, until: int, base: int, size: int) -> Array:
     """The part of each cell that boxes fill, 0 to 255, column by column. A cell that any box touches is not 0.
 
     The part of a cell that one box fills is the product of a part in time and one in addresses. Each of them, as
-    differences between neighbours, has two values at the begin and two at the end. So a box adds 16 numbers to a table
+    differences between neighbours, has two values at the start and two at the end. So a box adds 16 numbers to a table
     of differences, whose sums in both directions are the raster.
     """
     shape = RASTER_COLUMNS + 2, RASTER_ROWS + 2

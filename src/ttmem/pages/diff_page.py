@@ -34,7 +34,7 @@ class Compared(NamedTuple):
     side: Side
     report: Report
     sections: dict[str, bytes]
-    moment: int  # nanoseconds after the begin
+    moment: int  # nanoseconds after the start
 
 
 class MadeDiff(NamedTuple):

@@ -359,7 +359,7 @@ class _ReportBuilder:
 
 
 def _length(table: AllocationTable) -> int:
-    """Nanoseconds from the begin of the recording to after its last event."""
+    """Nanoseconds from the start of the recording to after its last event."""
     last = table.length
     if len(table):
         ends = table.end[table.end != NEVER]

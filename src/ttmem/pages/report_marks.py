@@ -56,7 +56,7 @@ def phases(recording: Recording, ledger: Ledger, groups: list[ChipGroup], until:
 
 
 def nanoseconds(recording: Recording, time: float, until: int) -> int:
-    """A wall time after the begin, within the recording."""
+    """A wall time after the start, within the recording."""
     return min(max(0, recording.lifetimes().allocations.at(time)), until - 1)
 
 

@@ -3,7 +3,7 @@
 
 A page in a file has only what was put into it. A page that is served also asks for sections that are made when they are
 needed: ``range/GROUP/FROM/UNTIL/COUNT``, a part of the timeline of a chip group in so many buckets, and
-``moment/GROUP/TIME``, the maps of all cores at an exact moment. Times are in ns since the begin of the recording.
+``moment/GROUP/TIME``, the maps of all cores at an exact moment. Times are in ns since the start of the recording.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Columns:
     counted: Array  # bytes that it adds to the totals of each chip: 0 if it is inside another allocation
     reserved: Array  # bytes that the allocator reserved for it on each chip; -1 if unknown
     per_bank: Array  # of these, in each bank
-    begin: Array  # nanoseconds since the begin of the recording
+    begin: Array  # nanoseconds since the start of the recording
     end: Array  # the same; NEVER if it is live at the end
     ended_by: Array  # an `End`
 
@@ -84,7 +84,7 @@ class Columns:
 class AllocationTable(Columns):
     """All allocations of a recording, in the order in which they began."""
 
-    start: float  # wall time of the begin of the recording
+    start: float  # wall time of the start of the recording
     length: int  # of the recording, in nanoseconds
     sources: list[SourceName]
     chip_sets: list[tuple[str, ...]]

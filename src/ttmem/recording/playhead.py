@@ -29,7 +29,7 @@ class Playhead:
 
     @property
     def time(self) -> float:
-        """Of the last event that was applied, or the begin of the recording."""
+        """Of the last event that was applied, or the start of the recording."""
         return self._sink.last
 
     def advance(self, time: float, reached: Reached | None = None, *, observer: Observer | None = None) -> None:

@@ -425,7 +425,7 @@ class RecordedFold(RingFold):
         self, table: TableCopy, missed: int, end: CaughtUp, reset: float | None
     ) -> Iterator[tuple[float, Event] | None]:
         if self.ring.past_is_known:
-            self.ring.past_is_known = False  # only at the begin
+            self.ring.past_is_known = False  # only at the start
             end = end._replace(unmetered=False)
         return super()._correct(table, missed, end, reset)
 

@@ -38,7 +38,7 @@ _PHASE_RECORDS = (int(RingEvent.PHASE_BEGAN), int(RingEvent.PHASE_ENDED))
 
 
 class Happened(NamedTuple):
-    """Something that a recording has a time for: a failed allocation, or the begin or end of a phase."""
+    """Something that a recording has a time for: a failed allocation, or the start or end of a phase."""
 
     time: float
     source: SourceName | None
@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 class Opened(NamedTuple):
     """The account at a moment."""
 
-    time: float  # of the last event before the moment, or the begin of the recording
+    time: float  # of the last event before the moment, or the start of the recording
     ledger: Ledger
     all_chips: TotalWithContents  # the buffers of all chips together
 

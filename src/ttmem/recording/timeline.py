@@ -16,7 +16,7 @@ from ttmem.recording.record_arrays import Array
 class Timeline(NamedTuple):
     """A sum after each event that changed it. Before the first event it is 0."""
 
-    time: Array  # nanoseconds since the begin of the recording
+    time: Array  # nanoseconds since the start of the recording
     value: Array
 
     @property
@@ -36,7 +36,7 @@ class Timeline(NamedTuple):
         value = np.concatenate([[0], self.value])
         places = np.searchsorted(self.time, edges, "left")
         first, last = places[:-1], places[1:]
-        # The value at the begin of a bucket belongs to it: reduceat from the event before it.
+        # The value at the start of a bucket belongs to it: reduceat from the event before it.
         cuts = np.stack([first, last + 1], axis=1).reshape(-1)
         padded = np.append(value, value[-1])
         low = np.minimum.reduceat(padded, cuts)[::2]

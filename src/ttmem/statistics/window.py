@@ -12,7 +12,7 @@ from ttmem.model.kinds import KINDS
 from ttmem.recording.allocation_table import AllocationTable
 from ttmem.recording.record_arrays import Array
 
-BEFORE_ALL = int(np.iinfo(np.int64).min)  # the begin of a window that includes everything from the start
+BEFORE_ALL = int(np.iinfo(np.int64).min)  # the start of a window that includes everything from the start
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ export type Anchor = readonly [old: number, new: number];
 interface Stretch {
   begin: number; // on the axis
   length: number;
-  old: number; // time of the recording at the begin
+  old: number; // time of the recording at the start
   oldLength: number;
   new: number;
   newLength: number;
@@ -82,7 +82,7 @@ export function byTime(old: number, next: number): Alignment {
   return new Alignment([], { old, new: next }, false);
 }
 
-/** Aligned at the begin and the end of each outermost phase that both have, in the same order. */
+/** Aligned at the start and the end of each outermost phase that both have, in the same order. */
 export function byPhase(old: readonly ReportPhase[], next: readonly ReportPhase[], lengths: Record<Side, number>): Alignment {
   const anchors = matchedPhases(old, next).flatMap(([a, b]): Anchor[] => [
     [a.from_ns, b.from_ns],

@@ -104,7 +104,7 @@ export function duration(ns: number | null): string {
 }
 
 /**
- * A moment, as seconds after the begin: "12.345 s", "1:02:03.5". `resolution` is the distance that two moments should
+ * A moment, as seconds after the start: "12.345 s", "1:02:03.5". `resolution` is the distance that two moments should
  * differ at, in ns; the text has as many decimals as that needs.
  */
 export function moment(ns: number, resolution = 1e6): string {

@@ -77,7 +77,7 @@ export function durationColumn<Row>(
   return { key, label, title, right: true, value: (row) => ns(row) / 1e9, render: (row) => duration(ns(row)) };
 }
 
-/** A moment that is given in ns after the begin. It is copied in seconds. */
+/** A moment that is given in ns after the start. It is copied in seconds. */
 export function momentColumn<Row>(
   key: string,
   label: string,

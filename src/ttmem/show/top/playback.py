@@ -16,7 +16,7 @@ KEYS = (
     ("space", "play, or stop; the mouse: click or drag on the time line"),
     ("< >, - +", "play slower, faster"),
     (", .", "the event before, the next one"),
-    ("[ ]", "the begin or end of a phase before, the next one"),
+    ("[ ]", "the start or end of a phase before, the next one"),
     ("{ }", "the peak before, the next one"),
     ("N, n", "the failed allocation before, the next one"),
     ("( ), arrows", "back, on by a cell of the time line; left and right if the view does not use them"),

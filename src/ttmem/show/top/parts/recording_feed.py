@@ -165,7 +165,7 @@ class RecordingFeed:
                 position = self._go(request)
             except NoSuchMoment as error:
                 refused = str(error)
-        if position is None and self._snapshot is None:  # there is no first moment, so the begin is shown
+        if position is None and self._snapshot is None:  # there is no first moment, so the start is shown
             position = self._go(ToTime(0.0))
         self._done = asked
         if position is None:
