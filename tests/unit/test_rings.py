@@ -579,6 +579,22 @@ def test_records_that_take_long_are_applied_in_turns(agent: Agent, reader: Reade
     assert reader.rings.counts() == (6, 0)
 
 
+@pytest.mark.parametrize("wrong", [0, 1 << 60], ids=["low", "high"])
+def test_records_with_wrong_numbers_are_applied_once(agent: Agent, reader: Reader, wrong: int) -> None:
+    """A record that takes long ends a turn. The next one begins after it, whatever number it has."""
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    agent.allocate(1, 200)
+    agent.record(RingEvent.CLOSING, sequence=wrong)
+    agent.allocate(2, 300)
+    for left in (4, 1, 0):
+        assert reader.rings.follow(deadline=0.0) == (left > 0)
+        assert source.unread == left
+    assert reader.sizes(source) == [100, 200, 300]
+    assert reader.anomalies() == {}
+
+
 def test_a_process_that_goes_on_writing_does_not_keep_the_reader_busy(agent: Agent) -> None:
     """What is written during a turn is read in the next one."""
 

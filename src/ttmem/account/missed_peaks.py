@@ -38,7 +38,7 @@ def caught_up(state: AccountState, time: float, source: Source, event: CaughtUp)
     _give_own_totals(state, time, source, event)  # during the gap, so that copies of totals are held back as well
     held_back, source.held_back = source.held_back, []
     for total in held_back:
-        total.end_gap(source, state.seq, time)
+        total.end_gap(source, state.seq, time, apart=event.apart)
     if not event.first:
         state.anomaly(process, "resynced")
     _CatchUp(state, source, event, set(held_back)).raise_peaks()

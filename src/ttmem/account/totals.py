@@ -336,13 +336,15 @@ class Total:
         """Something that is part of this total during a gap is part of it no longer. It was as high as this."""
         self.left = self.left.beside(highs)
 
-    def end_gap(self, source: Source, seq: int, time: float) -> None:
+    def end_gap(self, source: Source, seq: int, time: float, *, apart: bool) -> None:
+        """``apart``: the value of now is no peak, because its parts are of different times."""
         self.gaps -= {source}
-        if not self.gaps:
-            self._raise_reserved(self.reserved)
-        if not self.gaps and self.high == _IN_GAP:
-            self.high = 0
-            if self.used:
+        if self.gaps:
+            return
+        self._raise_reserved(0 if apart else self.reserved)
+        if self.high == _IN_GAP:
+            self.high = self.used if apart else 0
+            if self.used > self.high:
                 self.rise(self.used, seq, time)
 
     def reset_recent(self, seq: int, time: float, *, known: bool = True) -> None:

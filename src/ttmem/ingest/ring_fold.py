@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from itertools import accumulate
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic
+from typing import NamedTuple
 
 from ttmem.account.entities import Source
 from ttmem.ingest import missed_highs
@@ -34,6 +35,14 @@ _NO_LISTENER = NoListener()
 COUNTERS = ("unknown_frees", "earlier_frees", "replaced", "table_full", "blobs_full", "meshes_full", "failures")
 _EVENTS_PER_LOOK = 8  # at the clock, during a catch-up; on a mesh of many chips, an event may take a millisecond
 _COPY_ATTEMPTS = 3
+
+
+class _EndOfGap(NamedTuple):
+    """What is applied after the corrections."""
+
+    time: float
+    event: CaughtUp
+    reset: float | None  # when the peaks were reset last, as of the copy
 
 
 class RingFold:
@@ -69,7 +78,9 @@ class RingFold:
         self._batch_times: list[int] = []  # made when they are needed
         self._corrections: Iterator[tuple[float, Event] | None] | None = None  # instead of records that were lost
         self._corrected_at = 0  # the agent's time of these
+        self._end_of_gap: _EndOfGap | None = None
         self._in_gap = False
+        self._apart = False  # others were read further than the copy from which the corrections are
         self._skip = False  # do not read the records after the corrections
         self._cut_short = False  # do not correct what is live
         self._counted = dict.fromkeys(REASONS, 0)  # the agent's counters as far as they were reported
@@ -152,7 +163,7 @@ class RingFold:
                     self._sink.apply_record(correction[0], self._source, correction[1])
                 if (correction is None or count % _EVENTS_PER_LOOK == 0) and monotonic() > deadline:
                     return
-            self._corrections = None
+            self._caught_up()
             self._apply_audits()
             return
         first, batch = self._next, self._batch
@@ -204,6 +215,20 @@ class RingFold:
         if not self.loaded:
             self._begin_gap()
             self._prepare_catch_up(first=False)
+
+    @property
+    def apart(self) -> bool:
+        """Are corrections loaded for which other rings do not wait?"""
+        return self._apart and self.correcting
+
+    def let_others_pass(self, *, skip: bool) -> None:
+        """The corrections take long. Do not keep the other rings that share chips waiting for them.
+
+        ``skip``: do not read the records after the corrections, because those of the others are later.
+        """
+        self._apart = True
+        self._skip = self._skip or skip
+        self._begin_gap()  # it is in one already, unless these are its first corrections
 
     def cut_short(self) -> None:
         """The process is dead, and to correct what it held takes too long: take only its peaks."""
@@ -309,18 +334,16 @@ class RingFold:
         unseen = self._unseen_phases(began)
         lost = missed_highs.LostRecords(start, table.sequence)
         end = missed_highs.caught_up(found, lost, self._reset, since, self._time, unseen, first)
-        self._corrections = self._correct(table, table.sequence - start, end, self._sink.ledger.peaks_since)
-
-    def _correct(
-        self, table: TableCopy, missed: int, end: CaughtUp, reset: float | None
-    ) -> Iterator[tuple[float, Event] | None]:
-        """The events that bring the account from the last record that was read to what was live at the copy.
-
-        ``reset`` is when the peaks were reset last, as of then.
-        """
-        self._lose(missed)
         now = self._now()
-        yield now, Lost(min(missed, MAX_COUNT))
+        self._end_of_gap = _EndOfGap(now, end, self._sink.ledger.peaks_since)
+        self._apart = False
+        self._corrections = self._correct(table, max(0, table.sequence - start), now)
+
+    def _correct(self, table: TableCopy, missed: int, now: float) -> Iterator[tuple[float, Event] | None]:
+        """The events that bring the account from the last record that was read to what was live at the copy."""
+        missed = min(missed, MAX_COUNT)
+        self._lose(missed)
+        yield now, Lost(missed)
         self._events.forget_closing()
         for event in self._corrector.of_meshes():
             yield now, event
@@ -335,12 +358,20 @@ class RingFold:
                 self._events.used = self._events.used or time is not None
                 yield now if time is None else self._time(time), event
         self._events.used = self._events.used or self._meshes.any_open
-        yield now, end if self._sink.ledger.peaks_since == reset else self._before_reset(end)
-        self._in_gap = self._skip
+
+    def _caught_up(self) -> None:
+        """All corrections are applied. This is one step, so that no other ring is read between one gap and the next."""
+        assert self._end_of_gap is not None
+        time, event, reset = self._end_of_gap
+        self._corrections = self._end_of_gap = None
+        if self._sink.ledger.peaks_since != reset:
+            event = self._before_reset(event)
+        self._in_gap = False
+        self._sink.apply_record(time, self._source, event._replace(apart=self._apart))
         if self._skip:
-            yield now, GapBegan()
-        for event in self._uncertain():
-            yield self._now(), event
+            self._begin_gap()
+        for uncertain in self._uncertain():
+            self._emit(uncertain)
 
     def _before_reset(self, end: CaughtUp) -> CaughtUp:
         """The peaks were reset after what was lost was copied."""

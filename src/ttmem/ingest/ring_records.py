@@ -151,6 +151,6 @@ class RecordLoops:
                     for rare in events.of_record(Record._make(record)):
                         sink.apply_record(time, source, rare)
                     if monotonic() > deadline:
-                        done = min(max(1, sequence - batch[0][0] + 1), len(batch))
+                        done = next(count for count, one in enumerate(batch, 1) if one is record)
                         break
             batch = yield done

@@ -37,14 +37,16 @@ _LEAST_SLICE_RECORDS = 64  # of each of them
 _ALL_TIMES = 1 << 64
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
 _LAST_SECONDS = 1.0  # to read a ring to its end, for a reader that sheds rings
+_RENEWALS_SECONDS = 0.01  # in a tick, until no further ring is renewed: the copy of a large table takes 7 ms
+_PATIENT_TICKS = 2  # so long others wait for the corrections of a ring with which they share chips
 
 
 class FollowedRing:
     """One agent's ring, the source of its events, and how much time was spent on it."""
 
     __slots__ = (
-        "_applied", "_chips_used", "_due", "_goal", "chips", "end", "fold", "inode", "late", "shares_chips",
-        "shedding", "source", "spent",
+        "_applied", "_chips_used", "_correcting_ticks", "_due", "_goal", "chips", "end", "fold", "inode", "late",
+        "shares_chips", "shedding", "source", "spent",
     )  # fmt: skip
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
@@ -61,6 +63,7 @@ class FollowedRing:
         self._due: float | None = None  # when its end must be reached; known one tick after the end
         self.chips: frozenset[str] = frozenset()  # as of this turn
         self._chips_used = 0
+        self._correcting_ticks = 0
 
     def look_at_chips(self) -> None:
         """Find the chips that its process uses."""
@@ -90,9 +93,20 @@ class FollowedRing:
         if now >= self._due + _LAST_SECONDS:
             self.fold.cut_short()
 
+    def look_at_corrections(self, now: float) -> None:
+        """Called in each tick. Others that share its chips do not wait long for its corrections."""
+        self._correcting_ticks = self._correcting_ticks + 1 if self.fold.correcting else 0
+        if self._correcting_ticks > _PATIENT_TICKS and not self.fold.apart:
+            living = self.end is None
+            if living:
+                self.shedding.begin(self.fold.ring.head, now)
+            self.fold.let_others_pass(skip=living)
+
     def load(self, limit: int) -> None:
         """Read at most so many records, or what is left at the end if that is late."""
         self.fold.load(limit, late=self.late)
+        if not self.fold.loaded:
+            self._goal = self.fold.ring.cursor  # its writer misleads the reader: no other ring waits for it
 
     def begin_turn(self) -> None:
         """Read up to the newest record of now: a process that goes on writing would keep the reader busy for ever."""
@@ -184,8 +198,10 @@ class Rings:
         """Called at regular intervals by a reader that sheds rings: a new share of time begins for each ring."""
         now = self._clock()
         busy = sum(follower.had_records() for follower in self._followers.values())
-        for peer, follower in list(self._followers.items()):
+        # A renewal that is left out because others took long is the first in the next tick.
+        for peer, follower in sorted(self._followers.items(), key=lambda item: item[1].shedding.due):
             spent, follower.spent = follower.spent, 0.0
+            self._guarded(peer, follower, partial(follower.look_at_corrections, now))
             if follower.end is None:
                 work = partial(self._shed_or_renew, follower, now, spent, busy)
             else:
@@ -293,10 +309,14 @@ class Rings:
             if not waiting:
                 del self._successors[peer]
             self._guarded(peer, following, following.begin_turn)
+            self._find_shared_chips()
 
     def _begin_turn(self) -> None:
         """Note the time, and which rings share chips."""
         self._turn = clock_gettime_ns(CLOCK_MONOTONIC)
+        self._find_shared_chips()
+
+    def _find_shared_chips(self) -> None:
         used: Counter[str] = Counter()
         for peer, follower in list(self._followers.items()):
             self._guarded(peer, follower, follower.look_at_chips)
@@ -326,7 +346,7 @@ class Rings:
                 return
         else:
             shedding.cost(spent)
-        if not fold.loaded and shedding.due(now):
+        if not fold.loaded and now >= shedding.due and self._clock() - now < _RENEWALS_SECONDS:
             shedding.renew(fold.ring.head, now, self._cost.seconds_per_record, busy)
             began = self._clock()
             fold.catch_up(skip=shedding.shed)
@@ -344,8 +364,8 @@ class Rings:
         if len(group) == 1:
             self._fold(*group[0], deadline)
         while len(group) > 1:
-            # A ring whose slice was applied and that has more may be the next in time: the others wait for it.
             loaded = [(peer, follower) for peer, follower in group if self._loaded(peer, follower)]
+            # A ring whose slice was applied and that has more may be the next in time: the others wait for it.
             if not loaded or any(self._waits_for_more(peer, follower) for peer, follower in group):
                 break
             peer, follower = min(loaded, key=lambda item: item[1].fold.next_time)
@@ -439,9 +459,16 @@ class Rings:
 def _sharing_chips(
     first: tuple[Peer, FollowedRing], rings: list[tuple[Peer, FollowedRing]]
 ) -> list[tuple[Peer, FollowedRing]]:
-    """A ring, and those of the others that share chips with it, directly or not."""
+    """A ring, and those of the others that share chips with it, directly or not.
+
+    A ring whose corrections take long is read by itself: its chips have no peaks meanwhile, so the order is of no use.
+    """
     group = dict([first])
-    others = [(peer, follower, follower.chips) for peer, follower in rings if peer not in group]
+    if first[1].fold.apart:
+        return [first]
+    others = [
+        (peer, follower, follower.chips) for peer, follower in rings if peer not in group and not follower.fold.apart
+    ]
     reached = first[1].chips
     grown = True
     while grown:

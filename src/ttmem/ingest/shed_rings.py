@@ -36,14 +36,15 @@ class ReadingCost:
 class ShedState:
     """Whether one ring is shed."""
 
-    __slots__ = ("_calm", "_cost", "_due", "_gaps", "_head", "_most", "_since", "_unread", "shed")
+    __slots__ = ("_calm", "_cost", "_gaps", "_head", "_most", "_since", "_unread", "due", "shed")
 
     def __init__(self, ring: Ring) -> None:
         self.shed = False
         self._most = ring.slots // 2
         self._unread = 0  # at the last look
         self._gaps = 0
-        self._due = self._since = 0.0
+        self.due = 0.0  # when it is time to renew the account
+        self._since = 0.0
         self._head = 0  # when it was renewed last
         self._cost = 0.0  # seconds of the renewal under way
         self._calm = 0
@@ -52,17 +53,19 @@ class ShedState:
         """Called in each tick while the ring is read; ``gaps`` is how often it was overwritten so far."""
         too_full = was_read and unread > self._most and unread >= self._unread > 0
         if gaps > self._gaps or too_full:
-            self.shed, self._calm, self._due, self._since, self._cost = True, 0, now, 0.0, 0.0
+            self.shed, self._calm, self.due, self._since, self._cost = True, 0, now, 0.0, 0.0
         self._gaps, self._unread = gaps, unread
 
-    def due(self, now: float) -> bool:
-        """Is it time to renew the account?"""
-        return now >= self._due
+    def begin(self, head: int, now: float) -> None:
+        """The account is being renewed, and that takes long: shed the ring until it takes less."""
+        if not self.shed:
+            self.shed, self._calm, self._cost = True, 0, 0.0
+            self._head, self._since, self.due = head, now, now + _RENEWAL_SECONDS
 
     def cost(self, seconds: float) -> None:
         """The renewal took so much time in the last tick."""
         self._cost += seconds
-        self._due = max(self._due, self._since + self._cost / _RENEWAL_SHARE)
+        self.due = max(self.due, self._since + self._cost / _RENEWAL_SHARE)
 
     def renew(self, head: int, now: float, seconds_per_record: float, busy: int) -> None:
         """A renewal begins. ``busy`` is how many rings were read in the last tick."""
@@ -70,7 +73,7 @@ class ShedState:
             rate = (head - self._head) / max(now - self._since, 1e-3)
             calm = rate * seconds_per_record < _READING_SHARE / (busy + 1)
             self._calm = self._calm + 1 if calm else 0
-        self._due = now + _RENEWAL_SECONDS
+        self.due = now + _RENEWAL_SECONDS
         self._head, self._since, self._cost = head, now, 0.0
         if self._calm >= _CALM_RENEWALS:
             self.follow_again()

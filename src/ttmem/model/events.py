@@ -216,6 +216,7 @@ class CaughtUp(NamedTuple):
     first: bool  # the source was already there when its records were first read
     reset: bool = False  # the peaks were reset among the lost records
     unmetered: bool = False  # how high it was among the lost records is not known
+    apart: bool = False  # what it holds is as of an earlier moment than what others hold
 
 
 class Uncertain(NamedTuple):

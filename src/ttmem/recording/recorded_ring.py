@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import inf
 from struct import error as StructError
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ttmem.ingest import missed_highs
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.ingest.sink import Sink
-from ttmem.model.events import CaughtUp, Event
+from ttmem.model.events import CaughtUp
 from ttmem.recording.blocks import Block, BlockType, RecordingError
 from ttmem.recording.columns import unpacked
 from ttmem.recording.event_entries import SourceName, source_name
@@ -421,13 +421,12 @@ class RecordedFold(RingFold):
     def _copy_meters(self, after: int) -> Measured:
         return _NO_METERS if self.ring.meters is None else decoded(self.ring, self.ring.meters[0])
 
-    def _correct(
-        self, table: TableCopy, missed: int, end: CaughtUp, reset: float | None
-    ) -> Iterator[tuple[float, Event] | None]:
-        if self.ring.past_is_known:
+    def _prepare_catch_up(self, *, first: bool) -> None:
+        super()._prepare_catch_up(first=first)
+        end = self._end_of_gap
+        if self.ring.past_is_known and end is not None:
             self.ring.past_is_known = False  # only at the start
-            end = end._replace(unmetered=False)
-        return super()._correct(table, missed, end, reset)
+            self._end_of_gap = end._replace(event=end.event._replace(unmetered=False))
 
     def _before_reset(self, end: CaughtUp) -> CaughtUp:
         """A copy is read before the events up to its time are applied, and the reset was one of these."""

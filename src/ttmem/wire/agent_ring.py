@@ -268,12 +268,13 @@ class Ring:
         """The sequence of the newest record.
 
         A copy of eight bytes may be half old and half new. So two copies are taken until the second is as high as the
-        first, or higher by what can be written in between; the first is then a number the writer has reached.
+        first, or higher by what can be written in between; the first is then a number the writer has reached. It is
+        never below what was read, whatever the writer does.
         """
         for _ in range(READ_ATTEMPTS):
             first, second = (self._head.unpack(self.copy(self._head_at, 8))[0] for _ in range(2))
             if 0 <= second - first < self.slots:
-                return int(first)
+                return max(int(first), self.cursor)
         raise RingError("its head is never the same twice")
 
     def read(self, limit: int) -> tuple[int, list[tuple[int, ...]]]:
