@@ -151,6 +151,31 @@ def test_a_device_that_is_another_chip_during_the_gap_of_another_process() -> No
     assert total_of(made).peak.value <= 150 + 700 <= total_of(made).peak.at_most
 
 
+@pytest.mark.parametrize("goes", [DeviceOpened(0, CHIP._replace(id="other")), ProcessExited()], ids=["moves", "exits"])
+def test_what_left_the_chip_before_the_process_of_the_gap_held_anything(goes: Event) -> None:
+    """No total of the chip was in a gap then. What was missed may still have been there together with it."""
+    made, first, second = two_processes()
+    made.apply(second, Allocated(0, DRAM, 0x2000, 700))
+    made.apply(first, GapBegan())
+    made.apply(second, goes)
+    made.apply(first, caught_up(*high(DRAM, (0, 150))))
+    assert total_of(made).peak.value <= 150 + 700 <= total_of(made).peak.at_most
+
+
+def test_a_device_that_is_another_chip_is_in_the_gap_there() -> None:
+    """What the process held may have been freed before it came to the other chip."""
+    made, first, second = two_processes()
+    other = CHIP._replace(id="other")
+    made.apply(second, DeviceOpened(0, other), Allocated(0, DRAM, 0x2000, 30))
+    made.apply(first, Allocated(0, DRAM, 0x1000, 5000), GapBegan(), DeviceOpened(0, other))
+    for total in (made.ledger.chips["other"].kinds[DRAM], made.ledger.chips["other"].pools[Pool.DRAM]):
+        assert total.peak.value == 30
+    made.apply(first, Freed(0, DRAM, 0x1000), caught_up(*high(DRAM, (0, 5000))))
+    for total in (made.ledger.chips["other"].kinds[DRAM], made.ledger.chips["other"].pools[Pool.DRAM]):
+        assert (total.used, total.gaps) == (30, frozenset())
+        assert total.peak.value <= 5000 < total.peak.at_most
+
+
 def test_two_devices_of_a_process_that_are_one_chip() -> None:
     made, first, _ = two_processes()
     made.apply(first, DeviceOpened(1, CHIP), *(Allocated(number, DRAM, 0x1000, 100) for number in (0, 1)), GapBegan())

@@ -169,6 +169,8 @@ class _Reassignment:
         before, totals = len(leaf.chips), leaf.chain
         leaf.chips -= lost
         link(holding, kind, leaf)
+        for chip in lost:
+            chip.left = self._time
         left = [total for total in totals if total not in leaf.chain]
         for total in left:
             total.drop(leaf)
@@ -198,6 +200,8 @@ class _Reassignment:
         link(holding, kind, leaf)
         entered = [total for total in leaf.chain if total not in totals]
         for total in entered:
+            if holding.source.in_gap and total in leaf.chain[leaf.own :]:
+                total.begin_gap(holding.source)
             total.merge(leaf)
         leaf.recounted(before, self._seq, self._time)
         return entered

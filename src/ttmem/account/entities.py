@@ -57,7 +57,7 @@ class Chip:
         self.resident: list[tuple[Program, int]] = []  # (program, cores) after the launch ``folded``
         self.folded = 0  # sequence number of the latest launch that ``resident`` includes
         self.launched = False  # whether any launch was seen on this chip
-        self.left: float | None = None  # when a process that held memory here last exited
+        self.left: float | None = None  # when something last stopped counting here, at the latest with its process
         self.covered: frozenset[Kind] = frozenset()  # kinds that its sources report if there are any
 
     @property
