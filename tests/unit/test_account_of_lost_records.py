@@ -404,8 +404,8 @@ def test_a_reset_in_a_pool_of_two_sources() -> None:
 def missed_phase(made: Account, source: Source, begin: int, peak: int) -> Any:
     """The agent's phase is open after a gap in which it held that much of DRAM at most."""
     highs = high(DRAM, (0, peak))
-    figures = tuple((one.numbers, one.gauge, begin, peak) for one in highs)
-    event = caught_up(*highs)._replace(phases=(OpenPhaseHighs(7, "step", 0, 3.5, figures),))
+    phase = OpenPhaseHighs(7, "step", 0, 3.5, (begin,) * len(highs), (peak,) * len(highs))
+    event = caught_up(*highs)._replace(phases=(phase,))
     made.apply(source, event)
     (row,) = phases_json(source.process)["open"]
     return row

@@ -81,9 +81,12 @@ def test_windows_are_those_after_a_record(memory: RingMemory, ring: Ring) -> Non
     memory.put(window=4)
     for number, first, last in ((2, 11, 20), (3, 21, 30), (4, 31, 0)):
         memory.put_window(number % 3, {ALL: (number, 29), ALL + 2: (15, 0)}, number=number, first=first, last=last)
-    everything = [Window(2, 11, 20, ((0, 0),) * ALL + ((2, 29), (15, 0))),
-                  Window(3, 21, 30, ((0, 0),) * ALL + ((3, 29), (15, 0))),
-                  Window(4, 31, None, ((0, 0),) * ALL + ((30, 32), (15, 0)))]  # fmt: skip
+    nothing = (0,) * ALL
+    everything = [
+        Window(2, 11, 20, (*nothing, 2, 15)),
+        Window(3, 21, 30, (*nothing, 3, 15)),
+        Window(4, 31, None, (*nothing, 30, 15)),
+    ]
     for after, expected in ((0, everything), (19, everything), (20, everything[1:]), (30, everything[2:])):
         assert measured(ring, windows_after=after).windows == tuple(expected)
     assert measured(ring, windows_after=None).windows == ()
@@ -94,10 +97,10 @@ def test_open_phases_are_in_the_order_of_their_begin(memory: RingMemory, ring: R
     name = memory.blob(b"decode")
     memory.put_phase(0, {ALL: (5, 6)}, began=9, ident=2, parent=1, time=900, name=name)
     memory.put_phase(2, {ALL: (5, 60)}, began=8, ident=1, parent=0, time=800)
-    empty = ((0, 0),) * ALL
+    nothing = (0,) * ALL
     assert measured(ring).phases == (
-        OpenPhase(1, 0, 8, 800, "", (*empty, (5, 60), (0, 10))),
-        OpenPhase(2, 1, 9, 900, "decode", (*empty, (5, 30), (0, 10))),
+        OpenPhase(1, 0, 8, 800, "", (*nothing, 5, 0), (*nothing, 60, 10)),
+        OpenPhase(2, 1, 9, 900, "decode", (*nothing, 5, 0), (*nothing, 30, 10)),
     )
     assert measured(ring, phases=False).phases == ()
 
@@ -145,6 +148,17 @@ def test_too_few_meters(memory: RingMemory, ring: Ring) -> None:
 def test_a_gauge_that_does_not_exist(memory: RingMemory, ring: Ring) -> None:
     memory.put_meter(ALL, chips=1, gauge=ALL)
     with pytest.raises(RingError, match=f"meter {ALL} is of gauge {ALL}; there are {ALL}"):
+        measured(ring)
+
+
+@pytest.mark.parametrize("field", ["used", "ever", "reserved_ever"])
+def test_more_bytes_than_a_process_can_hold(memory: RingMemory, ring: Ring, field: str) -> None:
+    """They would be a peak of a chip that others use as well."""
+    two_groups(memory)
+    memory.put_meter(ALL, chips=0b101, gauge=DRAM, **{field: 1 << 53})
+    assert measured(ring).groups[ALL].gauge == "dram"
+    memory.put_meter(ALL, chips=0b101, gauge=DRAM, **{field: (1 << 53) + 1})
+    with pytest.raises(RingError, match=f"meter {ALL} has counted {(1 << 53) + 1} bytes"):
         measured(ring)
 
 
@@ -211,10 +225,13 @@ def test_peaks_of_records_that_nobody_read(written: Written) -> None:
     assert (found.groups[place].meter.ever, found.groups[place].meter.peak) == (1000, 410)  # the latter since the reset
     assert [window.first for window in found.windows] == [1 + HALF * i for i in range(len(found.windows))]
     assert [window.last for window in found.windows] == [HALF * (i + 1) for i in range(len(found.windows) - 1)] + [None]
-    highs = {window.number: window.highs[place][0] for window in found.windows}
+    highs = {window.number: window.highs[place] for window in found.windows}
     reached = 100_000 // HALF + 1
     assert highs == {number: {1: 1000, reached: 410}.get(number, 10) for number in highs}
-    assert {phase.ident: phase.figures[place] for phase in found.phases} == {11: (0, 1000), 12: (10, 410)}
+    assert {phase.ident: (phase.begins[place], phase.peaks[place]) for phase in found.phases} == {
+        11: (0, 1000),
+        12: (10, 410),
+    }
     found = written.say("end 11")
     assert [phase.ident for phase in found.phases] == [12]
     assert written.ring.fields("phases_began", "phases_full") == {"phases_began": 2, "phases_full": 0}
@@ -229,6 +246,6 @@ def test_a_part_of_the_chips_goes_its_own_way(written: Written) -> None:
     assert [found.groups[place].meter.used for place in (alone, others, of(found, "l1", None))] == [7, 0, 7]
     for place in (alone, others):
         assert found.groups[place].meter.ever == 100
-        assert found.windows[0].highs[place][0] == 100
-        assert found.phases[0].figures[place] == (0, 100)
-    assert (found.windows[1].highs[alone][0], found.windows[1].highs[others][0]) == (7, 0)
+        assert found.windows[0].highs[place] == 100
+        assert (found.phases[0].begins[place], found.phases[0].peaks[place]) == (0, 100)
+    assert (found.windows[1].highs[alone], found.windows[1].highs[others]) == (7, 0)

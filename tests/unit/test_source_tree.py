@@ -28,8 +28,8 @@ DESCRIPTIVE = {
     "account_of_lost_records", "agent_package", "benchmark_programs", "core_map_properties", "doctests",
     "documents_ts", "fuzz", "fuzz_grammar", "fuzz_imports", "imports", "inexact_peaks", "json_page", "layers",
     "ledger_properties", "mesh_properties", "missed_peaks_properties", "mock_toolchain", "plain_english",
-    "recorded_ring_peaks", "ring_layout", "rings_hostile", "security_page", "server_loops", "smi_machines",
-    "smi_parts", "smi_properties", "source_tree", "top_screens", "workloads",
+    "recorded_ring_peaks", "ring_layout", "rings_hostile", "security_page", "server_loops",
+    "slow_corrections", "smi_machines", "smi_parts", "smi_properties", "source_tree", "top_screens", "workloads",
 }  # fmt: skip
 
 

@@ -225,4 +225,4 @@ def _phases(state: AccountState, time: float, source: Source, event: CaughtUp) -
             end_phase(state, time, source, ident, seen=False)
     resumed = sum((source, phase.ident) not in phases.open for phase in event.phases)
     phases.missed += max(0, event.missed_phases - resumed)
-    phases.resume(source, event.phases, state.limits.open_phases)
+    phases.resume(source, event, state.limits.open_phases)

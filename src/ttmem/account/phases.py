@@ -12,7 +12,7 @@ When chips get their own copy of a total, their rows get a copy of the column: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ttmem.account.totals import Total
@@ -21,7 +21,7 @@ from ttmem.model.kinds import KIND_BY_LABEL, KINDS, KINDS_OF, POOL_GAUGES, POOL_
 if TYPE_CHECKING:
     from ttmem.account.entities import Process, Source
     from ttmem.model import schema
-    from ttmem.model.events import OpenPhaseHighs
+    from ttmem.model.events import CaughtUp, OpenPhaseHighs
 
 Viewer = Callable[[Union[int, None]], bool]
 Meter = tuple[int, str]  # device number and gauge
@@ -162,22 +162,28 @@ class Phases:
         path = name if outer is None else f"{outer.path}/{name}"
         self.open[source, ident] = Phase(path[:_MAX_PATH_CHARACTERS], time, source.generation is None, self._used())
 
-    def resume(self, source: Source, phases: Sequence[OpenPhaseHighs], most: int) -> None:
+    def resume(self, source: Source, event: CaughtUp, most: int) -> None:
         """Phases are open after records were lost. Their begin and their peak are those that their process measured."""
         self._catch_up()
-        columns = list(self._measured_columns(source)) if phases else []
-        meters = [(column, parts) for column, parts, voices in columns if voices == {source}]
+        columns = list(self._measured_columns(source)) if event.phases else []
+        row_of = {(number, high.gauge): row for row, high in enumerate(event.highs) for number in high.numbers}
+        rows = [
+            (column, found)
+            for column, meters, voices in columns
+            if voices == {source} and (found := [row_of[meter] for meter in meters if meter in row_of])
+        ]
         others = [voices for _, _, voices in columns if voices - {source}]
-        for phase in phases:
+        for phase in event.phases:
             # What other sources held when it began is not known, nor how high a sum with theirs was.
             began_unseen = (source, phase.ident) not in self.open
-            known = self._resume(source, phase, meters, most)
+            known = self._resume(source, phase, rows, most)
             if known is not None and any(began_unseen or source in voices for voices in others):
                 known.gap = True
 
     def _resume(
-        self, source: Source, phase: OpenPhaseHighs, meters: list[tuple[int, list[Meter]]], most: int
+        self, source: Source, phase: OpenPhaseHighs, rows: list[tuple[int, list[int]]], most: int
     ) -> Phase | None:
+        """``rows`` has, for each column, the rows of the phase of which it is the sum."""
         known = self.open.get((source, phase.ident))
         began_unseen = known is None
         if known is None:
@@ -185,14 +191,13 @@ class Phases:
             known = self.open.get((source, phase.ident))
             if known is None:
                 return None
-        measured = {(number, gauge): values for numbers, gauge, *values in phase.highs for number in numbers}
-        for column, parts in meters:
-            values = [measured[meter] for meter in parts if meter in measured]
-            if not values:
-                continue
-            begin, peak = sum(begin for begin, _ in values), max(peak for _, peak in values)
-            if sum(peak > 0 for _, peak in values) > 1:  # it is not known when the sum was highest
-                peak, known.gap = max(begin, peak), True
+        begins, peaks = phase.begins, phase.peaks
+        for column, parts in rows:
+            begin, peak = begins[parts[0]], peaks[parts[0]]
+            if len(parts) > 1:
+                begin, peak = sum(begins[part] for part in parts), max(peaks[part] for part in parts)
+                if sum(peaks[part] > 0 for part in parts) > 1:  # it is not known when the sum was highest
+                    peak, known.gap = max(begin, peak), True
             if began_unseen:
                 known.begin[column] = begin
             if peak > known.begin[column]:

@@ -9,6 +9,7 @@ overwritten, the highest value since the start does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import NamedTuple
 
 from ttmem.account.ledger import Ledger
@@ -55,8 +56,9 @@ def caught_up(
 
 
 def _highs(found: Measured, lost: LostRecords, reset: ResetPosition) -> tuple[MissedHigh, ...]:
-    whole = _limits(found, lost.after, lost.after)
-    since_reset = _limits(found, max(lost.after, reset.until), max(lost.after, reset.after))
+    whole = since_reset = _limits(found, lost.after, lost.after)
+    if reset.until > lost.after:
+        since_reset = _limits(found, reset.until, max(lost.after, reset.after))
     return tuple(
         MissedHigh(
             group.numbers,
@@ -91,7 +93,7 @@ def _highest(windows: list[Window], meters: int) -> list[int]:
     """The highest value of each meter in any of these windows."""
     highest = [0] * meters
     for window in windows:
-        highest = [high if high > used else used for high, (used, _) in zip(highest, window.highs)]
+        highest = [high if high > used else used for high, used in zip(highest, window.highs)]
     return highest
 
 
@@ -109,17 +111,15 @@ def amid_reset(event: CaughtUp) -> CaughtUp:
 
 def _open_phases(found: Measured, until: int, time_of: Callable[[int], float]) -> tuple[OpenPhaseHighs, ...]:
     """Later phases have records that will still be read."""
+    chips_own = [group.numbers is not None for group in found.groups]
     return tuple(
         OpenPhaseHighs(
             phase.ident,
             phase.name,
             phase.parent,
             time_of(phase.time),
-            tuple(
-                (group.numbers, group.gauge, begin, peak)
-                for group, (begin, peak) in zip(found.groups, phase.figures)
-                if group.numbers is not None
-            ),
+            tuple(compress(phase.begins, chips_own)),
+            tuple(compress(phase.peaks, chips_own)),
         )
         for phase in found.phases
         if phase.began <= until

@@ -38,6 +38,7 @@ _ALL_TIMES = 1 << 64
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
 _LAST_SECONDS = 1.0  # to read a ring to its end, for a reader that sheds rings
 _RENEWALS_SECONDS = 0.01  # in a tick, until no further ring is renewed: the copy of a large table takes 7 ms
+_RENEWALS_SHARE = 0.2  # of the time, for the copies of all rings
 _PATIENT_TICKS = 2  # so long others wait for the corrections of a ring with which they share chips
 
 
@@ -160,6 +161,8 @@ class Rings:
         self._successors: dict[Peer, deque[FollowedRing]] = {}
         self._turn = 0  # when this turn began, by the clock of the agents
         self._cost = ReadingCost()
+        self._renewals_due = 0.0  # when copies may be made again
+        self._renewed_seconds = 0.0  # that copies took in this tick
         self.records = 0  # of rings that are not followed any more, as are the next three
         self.lost = 0
         self._completeness: list[float] = []
@@ -198,7 +201,8 @@ class Rings:
         """Called at regular intervals by a reader that sheds rings: a new share of time begins for each ring."""
         now = self._clock()
         busy = sum(follower.had_records() for follower in self._followers.values())
-        # A renewal that is left out because others took long is the first in the next tick.
+        self._renewed_seconds = 0.0
+        # A renewal that is left out because others took long is the first in a later tick.
         for peer, follower in sorted(self._followers.items(), key=lambda item: item[1].shedding.due):
             spent, follower.spent = follower.spent, 0.0
             self._guarded(peer, follower, partial(follower.look_at_corrections, now))
@@ -207,6 +211,8 @@ class Rings:
             else:
                 work = partial(follower.look_at_end, now)
             self._guarded(peer, follower, work)
+        if self._renewed_seconds:
+            self._renewals_due = now + self._renewed_seconds / _RENEWALS_SHARE
 
     def follow(self, deadline: float) -> bool:
         """Read all rings up to their newest records of now; True if the deadline came first."""
@@ -346,11 +352,14 @@ class Rings:
                 return
         else:
             shedding.cost(spent)
-        if not fold.loaded and now >= shedding.due and self._clock() - now < _RENEWALS_SECONDS:
+        may_copy = now >= self._renewals_due and self._renewed_seconds < _RENEWALS_SECONDS
+        if not fold.loaded and now >= shedding.due and may_copy:
             shedding.renew(fold.ring.head, now, self._cost.seconds_per_record, busy)
             began = self._clock()
             fold.catch_up(skip=shedding.shed)
-            follower.spent += self._clock() - began
+            took = self._clock() - began
+            follower.spent += took
+            self._renewed_seconds += took
 
     def _next_group(self, pending: list[tuple[Peer, FollowedRing]]) -> list[tuple[Peer, FollowedRing]]:
         """The ring on which the least time was spent, and those that share chips with it, directly or not."""

@@ -192,13 +192,14 @@ class MissedHigh(NamedTuple):
 
 
 class OpenPhaseHighs(NamedTuple):
-    """A phase that is open after a loss, and what each kind or pool was at its begin and at most since then."""
+    """A phase that is open after a loss: bytes when it began, and at most since, for each row of `CaughtUp.highs`."""
 
     ident: int
     name: str
     parent: int
     began: float
-    highs: tuple[tuple[tuple[int, ...], str, int, int], ...]  # numbers, gauge, begin, peak
+    begins: tuple[int, ...]
+    peaks: tuple[int, ...]
 
 
 class GapBegan(NamedTuple):

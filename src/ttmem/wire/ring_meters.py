@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from ttmem.wire.agent_ring import (
 )
 from ttmem.wire.meter_rows import WINDOW, MeterRows, copy_rows
 
+_MAX_FIGURE = 1 << 53  # bytes; more than any process can hold, and numbers in JSON are exact up to it
 _METER = Struct("<" + "".join(code for _, _, code in METER_FIELDS))
 _GROUP = Struct("<" + "".join(code for _, _, code in GROUP_FIELDS))
 _PHASE = Struct("<" + "".join(code for _, _, code in PHASE_FIELDS))
@@ -50,7 +53,7 @@ class Window(NamedTuple):
     number: int
     first: int  # sequence
     last: int | None  # None: it is open
-    highs: tuple[tuple[int, int], ...]  # used and reserved, one for each meter group
+    highs: tuple[int, ...]  # used bytes, one for each meter group
 
 
 class OpenPhase(NamedTuple):
@@ -61,7 +64,8 @@ class OpenPhase(NamedTuple):
     began: int  # sequence of its record
     time: int
     name: str
-    figures: tuple[tuple[int, int], ...]  # used at its begin, and at most since then; one for each meter group
+    begins: tuple[int, ...]  # used bytes when it began, one for each meter group
+    peaks: tuple[int, ...]  # and at most since then
 
 
 class Measured(NamedTuple):
@@ -98,13 +102,17 @@ def decoded(ring: Ring, rows: MeterRows) -> Measured:
     if count < len(GAUGES):
         raise RingError(f"it has {count} meters; there are {len(GAUGES)} for all chips together")
     groups: list[MeterGroup] = []
-    highs: list[tuple[int, int, int]] = []  # number of the meter, and its highs
+    numbers: list[int] = []  # of the meters of these groups
     chip_numbers = _ChipNumbers(ring)
     for number in range(count):
-        used, reserved, high, reserved_high = _METER.unpack_from(rows.meters, number * METER_SIZE)
-        mask, peak, reserved_peak, ever, reserved_ever, gauge = _GROUP.unpack_from(rows.groups, number * GROUP_SIZE)
+        figures = _METER.unpack_from(rows.meters, number * METER_SIZE)
+        mask, *peaks, gauge = _GROUP.unpack_from(rows.groups, number * GROUP_SIZE)
         if gauge >= len(GAUGES):
             raise RingError(f"meter {number} is of gauge {gauge}; there are {len(GAUGES)}")
+        if max(*figures, *peaks) > _MAX_FIGURE:
+            raise RingError(f"meter {number} has counted {max(*figures, *peaks)} bytes")
+        used, reserved, high, reserved_high = figures
+        peak, reserved_peak, ever, reserved_ever = peaks
         chips = chip_numbers.take(gauge, mask) if number >= len(GAUGES) else None
         if chips == ():
             continue  # a number that was left out, or chips that other meters have
@@ -113,11 +121,12 @@ def decoded(ring: Ring, rows: MeterRows) -> Measured:
             max(reserved_ever, reserved_high),
         )  # fmt: skip
         groups.append(MeterGroup(GAUGES[gauge], chips, meter))
-        highs.append((number, high, reserved_high))
+        numbers.append(number)
+    columns = _Columns(numbers, [_METER.unpack_from(rows.meters, number * METER_SIZE)[2] for number in numbers])
     return Measured(
         tuple(groups),
-        tuple(_window_of(row, highs) for row in rows.windows),
-        tuple(sorted((_phase_of(ring, row, highs) for row in rows.phases), key=lambda phase: phase.began)),
+        tuple(columns.window(row) for row in rows.windows),
+        tuple(sorted((columns.phase(ring, row) for row in rows.phases), key=lambda phase: phase.began)),
     )
 
 
@@ -133,7 +142,11 @@ class _ChipNumbers:
         """The chips of a meter of this gauge, without those of meters before it."""
         bits = int.from_bytes(mask, "little") & ~self._taken[gauge]
         self._taken[gauge] |= bits
-        return tuple(self._number(index) for index in range(bits.bit_length()) if bits >> index & 1)
+        found = []
+        while bits:
+            found.append(self._number((bits & -bits).bit_length() - 1))
+            bits &= bits - 1
+        return tuple(found)
 
     def _number(self, index: int) -> int:
         if index not in self._numbers:
@@ -141,29 +154,29 @@ class _ChipNumbers:
         return self._numbers[index]
 
 
-def _window_of(row: bytes, highs: list[tuple[int, int, int]]) -> Window:
-    number, first, last = WINDOW.unpack_from(row)
-    figures = _figures(row, WINDOW_HEAD)
-    if last:
-        return Window(number, first, last, tuple([figures[meter] for meter, _, _ in highs]))
-    found: list[tuple[int, int]] = []
-    for meter, high, reserved_high in highs:
-        used, reserved = figures[meter]
-        found.append((max(used, high), max(reserved, reserved_high)))
-    return Window(number, first, None, tuple(found))
+class _Columns:
+    """Decodes the figures of all meters of a window or phase at once: there may be thousands."""
 
+    def __init__(self, numbers: Sequence[int], highs: Sequence[int]) -> None:
+        """``numbers`` are the meters that are wanted, more than one; ``highs`` the highs that they have now."""
+        self._wanted: Callable[[list[int]], tuple[int, ...]] = itemgetter(*numbers)
+        self._highs = highs
 
-def _phase_of(ring: Ring, row: bytes, highs: list[tuple[int, int, int]]) -> OpenPhase:
-    began, ident, parent, time, name = _PHASE.unpack_from(row)
-    measured_figures = _figures(row, PHASE_HEAD)
-    figures = []
-    for meter, high, _ in highs:
-        begin, peak = measured_figures[meter]
-        figures.append((begin, max(peak, high)))
-    return OpenPhase(ident, parent, began, time, ring.name(name) or "", tuple(figures))
+    def window(self, row: bytes) -> Window:
+        number, first, last = WINDOW.unpack_from(row)
+        used = self._column(row, WINDOW_HEAD, 0)
+        return Window(number, first, last, used) if last else Window(number, first, None, self._or_now(used))
 
+    def phase(self, ring: Ring, row: bytes) -> OpenPhase:
+        began, ident, parent, time, name = _PHASE.unpack_from(row)
+        begins, peaks = (self._column(row, PHASE_HEAD, place) for place in (0, 1))
+        return OpenPhase(ident, parent, began, time, ring.name(name) or "", begins, self._or_now(peaks))
 
-def _figures(row: bytes, head: int) -> list[tuple[int, int]]:
-    """The two figures of each meter, after the head of a row. All at once: there may be thousands."""
-    values = memoryview(row)[head:].cast("Q").tolist()
-    return list(zip(values[::2], values[1::2]))
+    def _column(self, row: bytes, head: int, place: int) -> tuple[int, ...]:
+        """The first or the second figure of each meter, after the head of a row."""
+        with memoryview(row) as data, data[head:] as figures, figures.cast("Q") as values:
+            return self._wanted(values[place::2].tolist())
+
+    def _or_now(self, figures: Iterable[int]) -> tuple[int, ...]:
+        """For what has not ended: the high of now, if that is higher."""
+        return tuple([figure if figure > high else high for figure, high in zip(figures, self._highs)])
