@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from ttmem.account.entities import Process, Source
 from ttmem.account.ledger import Ledger
 from ttmem.analyze.failure_context import verdict_at
 from ttmem.analyze.failure_types import Clash, TooLittleL1
-from ttmem.analyze.verdict_types import SMALLER, Verdict
+from ttmem.analyze.verdict_types import AT_MOST, EXACT, SMALLER, Verdict
 from ttmem.model.events import Allocated, Event, Failed
 from ttmem.model.kinds import KINDS, Kind
 from ttmem.recording.recording_file import Recording
@@ -366,10 +366,10 @@ def essence(verdict: Verdict) -> Any:
     """What two accounts of one moment must have in common.
 
     ttnn records lines and shapes; the agent does so only on request. So the agent's groups of identical buffers are
-    larger, and its advice is not rounded to the pages of a shape.
+    larger, and its advice is not rounded to the pages of a shape (see `bases_of_smaller`).
     """
     advice = [
-        (a.what, a.value and a.value // TILE if a.what == SMALLER else a.value, a.basis, a.addresses,
+        (a.what, *((a.value and a.value // TILE,) if a.what == SMALLER else (a.value, a.basis)), a.addresses,
          *(b.address for b in a.blocks))
         for a in verdict.advice
     ]  # fmt: skip
@@ -378,6 +378,11 @@ def essence(verdict: Verdict) -> Any:
         verdict[:6], verdict.held, held, verdict.wall and verdict.wall[:4],
         [piece[:4] for piece in verdict.pieces], advice, verdict.unknown,
     )  # fmt: skip
+
+
+def bases_of_smaller(verdicts: Iterable[Verdict | None]) -> list[str]:
+    """The confidence of each piece of advice to allocate less; exact only if the pages of a shape are known."""
+    return [a.basis for verdict in verdicts if verdict is not None for a in verdict.advice if a.what == SMALLER]
 
 
 @pytest.mark.parametrize("board", ["n150", "n300", "p150"])
@@ -398,11 +403,13 @@ def test_failures_are_explained_as_the_agent_would(board: str, folder: Path, loa
         collector.drain()
     true = [essence(verdict) for verdict in seen if verdict is not None and not of_dataflow(verdict)]
     assert len(true) == 5
+    assert bases_of_smaller(seen) == [AT_MOST] * 3
     for name in ("report.json", "db"):
         imported = load(into / name)
         assert (imported.said["failures"], imported.said["anomalies"]) == (6, {})
         assert [verdict.why for verdict in imported.verdicts] == WHYS
         assert [essence(verdict) for verdict in imported.verdicts if not of_dataflow(verdict)] == true
+        assert bases_of_smaller(imported.verdicts) == [EXACT, AT_MOST, EXACT], "one buffer is recorded without a shape"
         dataflow = imported.verdicts[3]  # its own parts are unknown, but the buffer in the way is known
         assert of_dataflow(dataflow)
         assert dataflow.wall is not None
