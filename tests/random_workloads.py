@@ -9,7 +9,6 @@ from collections import defaultdict
 import pytest
 
 from tests.metered_agent import PHASES, MeteredAgent, counted, reserved
-from tests.scripted_agent import SLOTS
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
@@ -143,15 +142,13 @@ def label_of(what: object) -> str:
 class Workload:
     """A process that does things at random, and the truth about it.
 
-    A reader learns from the row of a mesh what its index means. So an index is used again only when the reader has
-    looked since, or can only find that the records were lost.
+    A reader learns from the row of a mesh what its index means. Here an index is often used again before it has looked.
     """
 
     def __init__(self, pid: int, layout: Layout, truth: Truth, dice: random.Random) -> None:
         self.agent = MeteredAgent(*layout)
         self.pid = pid
         self.truth = truth
-        self.closed: dict[int, int] = {}  # meshes, since the reader looked: the last record of each
         self.reopened = 0
         self._dice = dice
         self._phases = 0
@@ -188,14 +185,15 @@ class Workload:
             if agent.parents[index] == index:
                 for record in agent.on(index):
                     self._gone(record)
-                family = agent.family(index)
                 agent.close_mesh(index)
-                self.closed.update(dict.fromkeys(family, agent.head))
-        elif index in self.closed and agent.head < self.closed[index] + SLOTS:
-            return
         elif index < _OWN_MESHES:
             agent.open_mesh(index, self._some(list(range(self._chips))))
             self.reopened += 1
+            if dice.random() < 0.4:
+                for slot in range(3):
+                    self._buffer(slot)
+                self._mesh(index)
+                self._mesh(index)
         else:
             parents = [own for own, chips in agent.members.items() if agent.parents[own] == own and len(chips) > 1]
             if parents:

@@ -62,8 +62,6 @@ class Play:
 
     def compare(self, *, shared: bool) -> None:
         compare(self.reader.ledger, self.sources, self.truth, shared)
-        for workload in self.workloads.values():
-            workload.closed.clear()
 
     def end(self) -> None:
         self.reader.rings.close()

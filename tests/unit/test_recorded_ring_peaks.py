@@ -46,8 +46,6 @@ class Play:
 
     def poll(self) -> None:
         self.recorded.poll(flush=self.dice.random() < 0.5)
-        for one in self.workloads:
-            one.closed.clear()
 
     def reset(self) -> None:
         """Between two records."""
@@ -124,6 +122,36 @@ def lose_a_peak(agent: MeteredAgent, recorded: RingRecording) -> None:
     agent.give_back(0)
     agent.churn(3 * SLOTS)
     agent.take(1, 30, Kind.L1, 0)
+
+
+def test_a_mesh_that_is_replaced_while_a_gap_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the records after the table, some are of a mesh of which nothing is known any more: the gap becomes longer."""
+    agent, recorded = metered()
+    agent.open_mesh(3, [0])
+    recorded.poll(flush=True)
+    (copier,) = recorded.copiers
+    copied, copies = copier._ring.table, 0
+
+    def table() -> tuple[int, bytearray, int]:
+        nonlocal copies
+        copies += 1
+        found = copied()
+        if copies == 1:
+            agent.close_mesh(3)
+            for members, size in (([0], 100), ([1], 60)):
+                agent.open_mesh(3, members)
+                agent.take(3, size, Kind.DRAM, 3)
+                if members == [0]:
+                    agent.close_mesh(3)
+        return found
+
+    monkeypatch.setattr(copier._ring, "table", table)
+    with closing(agent):
+        agent.churn(3 * SLOTS)
+        ledger = recorded.recording().at().ledger
+    assert copies == 2
+    dram = {chip.id: (chip.kinds[Kind.DRAM].used, chip.kinds[Kind.DRAM].peak.value) for chip in ledger.chips.values()}
+    assert dram == {"555": (0, 100), "777": (60, 60)}
 
 
 def test_a_peak_among_lost_records() -> None:

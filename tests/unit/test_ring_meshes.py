@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.metered_agent import MeteredAgent
 from tests.scripted_agent import BANKS, SLOTS, Agent, Reader
+from ttmem.ingest import ring_fold
 from ttmem.model.kinds import Kind
+from ttmem.wire.agent_ring import Ring
+from ttmem.wire.table_copy import TableCopy, copy_table
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -82,3 +86,123 @@ def test_a_submesh_whose_parent_is_opened_again(agent: Agent, reader: Reader) ->
     assert used == {"555": (0, 0), "777": (0, 30)}
     assert reader.sizes(source) == [30]
     assert reader.listeners[0].left_known is False
+
+
+# -- An index that is used again before its first mesh was seen
+
+
+def dram_of(reader: Reader) -> dict[str, tuple[int, int, int]]:
+    """What is used of each chip, and the limits of its peak."""
+    of_kind = {chip_id: chip.kinds[Kind.DRAM] for chip_id, chip in reader.ledger.chips.items()}
+    return {chip_id: (total.used, *total.peak.bounds) for chip_id, total in of_kind.items()}
+
+
+def replace_mesh(agent: MeteredAgent) -> None:
+    """A mesh that has one chip, and one with the same index that has the other chip."""
+    agent.open_mesh(1, [0])
+    agent.take(0, 100, Kind.DRAM, 1)
+    agent.close_mesh(1)
+    agent.open_mesh(1, [1])
+    agent.take(0, 60, Kind.DRAM, 1)
+
+
+def test_a_mesh_that_is_replaced_before_its_record_is_read(reader: Reader) -> None:
+    """Nothing is known of the first mesh, so its records are as good as lost. The meters have its peak."""
+    agent = MeteredAgent([555, 777], [[0]])
+    source = reader.adopt(agent)
+    agent.take(5, 30, Kind.DRAM, 0)
+    replace_mesh(agent)
+    reader.follow()
+    assert dram_of(reader) == {"555": (30, 130, 130), "777": (60, 60, 60)}
+    assert reader.sizes(source) == [30, 60]
+    assert reader.rings.counts() == (2, 7)
+    assert reader.anomalies() == {"dropped": 7, "resynced": 1}
+    agent.take(1, 8, Kind.DRAM, 1)
+    reader.follow()
+    assert dram_of(reader) == {"555": (30, 130, 130), "777": (68, 68, 68)}
+    assert reader.rings.counts() == (3, 7)
+
+
+def test_a_mesh_that_is_replaced_while_others_use_its_chips(reader: Reader) -> None:
+    """Rings that share chips are read in turns."""
+    agents = [MeteredAgent([555, 777], [[0]]) for _ in range(2)]
+    first, second = (reader.adopt(agent, pid) for pid, agent in enumerate(agents, 1))
+    for size in (10, 20):
+        agents[1].take(size, size, Kind.DRAM, 0)
+    replace_mesh(agents[0])
+    agents[1].take(2, 5, Kind.DRAM, 0)
+    reader.follow()
+    assert (reader.sizes(first), reader.sizes(second)) == ([60], [5, 10, 20])
+    assert dram_of(reader) == {"555": (35, 100, 135), "777": (60, 60, 60)}
+    assert (first.process.anomalies["dropped"], second.process.anomalies["dropped"]) == (7, 0)
+
+
+def test_a_mesh_that_was_seen_is_replaced(reader: Reader) -> None:
+    """Its records are still to be read, and mean the mesh as it was."""
+    agent = MeteredAgent([555, 777], [[0]])
+    reader.adopt(agent)
+    agent.open_mesh(1, [0])
+    reader.follow()
+    agent.take(0, 100, Kind.DRAM, 1)
+    agent.close_mesh(1)
+    agent.open_mesh(1, [1])
+    agent.take(0, 60, Kind.DRAM, 1)
+    agent.audit(1, 1, 1, largest_free=7)
+    reader.follow()
+    assert dram_of(reader) == {"555": (0, 100, 100), "777": (60, 60, 60)}
+    assert reader.anomalies() == {}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_mesh_that_is_replaced_after_the_table_was_copied(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The table and the meshes that are used to correct the account are of one moment."""
+    agent = MeteredAgent([555, 777], [[0]])
+    reader.adopt(agent)
+    if known:
+        agent.open_mesh(1, [0])
+        reader.follow()
+    else:
+        reader.follow()
+        agent.open_mesh(1, [0])
+    agent.take(0, 100, Kind.DRAM, 1)
+    agent.churn(2 * SLOTS)
+    copies: list[TableCopy] = []
+
+    def copied(ring: Ring) -> TableCopy:
+        copies.append(copy_table(ring))
+        if len(copies) == 1:
+            agent.close_mesh(1)
+            agent.open_mesh(1, [1])
+            agent.take(0, 60, Kind.DRAM, 1)
+        return copies[-1]
+
+    monkeypatch.setattr(ring_fold, "copy_table", copied)
+    reader.follow()
+    assert len(copies) == 2
+    assert dram_of(reader) == {"555": (0, 107, 107), "777": (60, 60, 60)}
+
+
+def test_meshes_that_are_opened_during_every_copy(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some attempts the last copy is used. A mesh that was replaced after it is still the earlier one there."""
+    agent = MeteredAgent([555, 777], [[0], [0]])
+    reader.adopt(agent)
+    reader.follow()
+    agent.take(0, 100, Kind.DRAM, 1)
+    agent.churn(2 * SLOTS)
+    copies: list[TableCopy] = []
+
+    def copied(ring: Ring) -> TableCopy:
+        copies.append(copy_table(ring))
+        agent.open_mesh(1 + len(copies), [0])
+        if len(copies) == 3:
+            agent.close_mesh(1)
+            agent.open_mesh(1, [1])
+            agent.take(0, 60, Kind.DRAM, 1)
+        return copies[-1]
+
+    monkeypatch.setattr(ring_fold, "copy_table", copied)
+    reader.follow()
+    assert len(copies) == 3
+    assert dram_of(reader) == {"555": (0, 107, 107), "777": (60, 60, 60)}

@@ -207,22 +207,60 @@ def test_a_head_from_nowhere(agent: Agent, reader: Reader) -> None:
     reader.rings.end()
 
 
-def test_a_mesh_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
-    """Only its audit is read, which must not affect the audits of the others."""
+def test_an_audit_that_is_invalid_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
+    """It must not affect the audits of the others."""
     bad, good = agents(), agents()
     bad.opened()
     bad.churn(2 * SLOTS)
     for pid, agent in enumerate((bad, good), 1):
         reader.adopt(agent, pid)
     reader.follow()
-    bad.mesh(0, [60000])
-    bad.audit(0, 1, 1, 1)
+    bad.audit(0, 1 << 63, 1, 1)
     good.opened()
     good.allocate(0, 100)
     reader.follow()
     assert len(reader.rings) == 1
     assert len(reader.warnings) == 1
     assert reader.ledger.chips["556"].kinds[Kind.DRAM].used == 100
+
+
+def test_a_mesh_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent], reader: Reader) -> None:
+    """It is a later mesh, the record of which is not read yet: neither its chips nor its audit are used."""
+    bad, good = agents(), agents()
+    sources = []
+    for pid, agent in enumerate((bad, good), 1):
+        agent.opened()
+        agent.allocate(0, 100)
+        sources.append(reader.adopt(agent, pid))
+    reader.follow()
+    bad.mesh(0, [60000])
+    bad.audit(0, 1, 1, 1)
+    reader.follow()
+    assert reader.warnings == []
+    assert [holding.audits for holding in sources[0].holdings.values()] == [{}]
+    bad.opened()
+    good.allocate(1, 50)
+    reader.follow()
+    assert [warning.partition(" ")[2] for warning in reader.warnings] == [
+        "1: its agent's memory is invalid and is not read any more: there is no chip 60000"
+    ]
+    assert reader.sizes(sources[1]) == [50, 100]
+
+
+def test_an_agent_that_always_claims_to_have_replaced_its_mesh(agents: Callable[[], Agent], reader: Reader) -> None:
+    """Each such record costs a copy of its table, and nothing else."""
+    bad, good = agents(), agents()
+    sources = [reader.adopt(agent, pid) for pid, agent in enumerate((bad, good), 1)]
+    bad.put_mesh(0, opened=1 << 60)
+    good.opened()
+    for slot in range(4):
+        bad.opened()
+        bad.allocate(slot, 100)
+        good.allocate(slot, 100)
+        reader.follow()
+        assert [reader.sizes(source) for source in sources] == [[100] * (slot + 1)] * 2
+    assert reader.rings.counts() == (5, 8)
+    assert (sources[0].process.anomalies["dropped"], sources[1].process.anomalies["dropped"]) == (8, 0)
 
 
 def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader: Reader) -> None:

@@ -7,7 +7,7 @@ it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 
 from ttmem.account.entities import Source
@@ -18,6 +18,7 @@ from ttmem.ingest.ring_programs import PROGRAMS_PER_PAUSE, RingPrograms
 from ttmem.ingest.ring_record_events import RecordEvents
 from ttmem.model.events import Event, Freed, ProgramDestroyed
 from ttmem.model.kinds import BUFFER_KINDS, Kind
+from ttmem.wire.agent_ring import Mesh
 from ttmem.wire.table_copy import TableCopy
 
 _SLOT_BITS = 32
@@ -41,10 +42,10 @@ class Corrections:
         self._slots = slots
         self._events = events
 
-    def of_meshes(self) -> Iterator[Event]:
-        """What was opened and closed. These events come first."""
+    def of_meshes(self, meshes: Sequence[Mesh], until: int) -> Iterator[Event]:
+        """What was opened and closed, up to the record ``until``. These events come first."""
         self._programs.forget_launches()
-        yield from self._meshes.changed()
+        yield from self._meshes.changed(meshes, until)
         yield from self._meshes.opened_and_closed(self._source.process.numbers)
 
     def of_table(self, table: TableCopy, without_slot: bool) -> Iterator[tuple[int | None, Event] | None]:

@@ -9,7 +9,7 @@ account is then exact again, peaks included (see `missed_highs`), but its histor
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import accumulate
 from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from ttmem.ingest.sink import Sink
 from ttmem.model.events import CaughtUp, Event, GapBegan, Lost, Sees, Uncertain
 from ttmem.model.uncertain_reasons import REASONS
 from ttmem.model.validation import MAX_COUNT
-from ttmem.wire.agent_ring import Ring
+from ttmem.wire.agent_ring import Mesh, Ring
 from ttmem.wire.ring_meters import Measured, measured
 from ttmem.wire.table_copy import TableCopy, copy_table
 
@@ -59,7 +59,7 @@ class RingFold:
         self.lost = 0
         self.records = 0  # that were read
         self.applied = 0  # of these
-        self.gaps = 0  # how often the ring was overwritten before it was read
+        self.gaps = 0  # how often it was too late to read records
         self._offset = offset
         self._sink = sink
         self._source = source
@@ -244,8 +244,21 @@ class RingFold:
         """So many records of the batch were applied, from this one on."""
         self._next = first + applied
         self.applied += applied
-        if self._next == len(self._batch):
+        if self._loops.stuck:
+            self._give_up_batch()
+        elif self._next == len(self._batch):
             self._apply_audits()
+
+    def _give_up_batch(self) -> None:
+        """What is left of the batch cannot be applied: load what is live now, as if these records were lost."""
+        self._loops.stuck = False
+        left = len(self._batch) - self._next
+        self._last_time = self._times()[self._next]
+        self.ring.cursor -= left
+        self.records -= left
+        self.gaps += 1
+        self._batch, self._next, self._batch_times = [], 0, []
+        self.catch_up()
 
     def _begin_gap(self) -> None:
         if not self._in_gap:
@@ -310,14 +323,16 @@ class RingFold:
 
     # -- catching up ---------------------------------------------------------------------------------------------
 
-    def _copy_table(self) -> tuple[TableCopy, int]:
-        """What is live, and how many phases had begun at the record of the copy."""
+    def _copy_table(self) -> tuple[TableCopy, list[Mesh], int]:
+        """What is live, on which meshes, and how many phases had begun at the record of the copy."""
         for _ in range(_COPY_ATTEMPTS):
             began = self.ring.field("phases_began")
             table = copy_table(self.ring)
-            if self.ring.field("phases_began") == began:
-                break  # else the record of a new phase may be before the copy or after it
-        return table, began
+            meshes = self.ring.meshes()
+            # The record of a new phase may be before the copy or after it, and a new mesh may have replaced an old one.
+            if self.ring.field("phases_began") == began and all(mesh.opened <= table.sequence for mesh in meshes):
+                break
+        return table, meshes, began
 
     def _copy_meters(self, after: int) -> Measured:
         """The meters, with the windows of the records after ``after``."""
@@ -327,7 +342,7 @@ class RingFold:
         """Copy the live table and the meters at once; to apply them may take long."""
         self.look()
         start, since = self.ring.cursor, self._time(self._last_time)
-        table, began = self._copy_table()
+        table, meshes, began = self._copy_table()
         found = self._copy_meters(start)
         self._newest = self._read_clock()
         self._last_time = self._corrected_at = min(self._newest, int((self._now() - self._offset) * 1e9))
@@ -337,15 +352,17 @@ class RingFold:
         now = self._now()
         self._end_of_gap = _EndOfGap(now, end, self._sink.ledger.peaks_since)
         self._apart = False
-        self._corrections = self._correct(table, max(0, table.sequence - start), now)
+        self._corrections = self._correct(table, meshes, max(0, table.sequence - start), now)
 
-    def _correct(self, table: TableCopy, missed: int, now: float) -> Iterator[tuple[float, Event] | None]:
+    def _correct(
+        self, table: TableCopy, meshes: Sequence[Mesh], missed: int, now: float
+    ) -> Iterator[tuple[float, Event] | None]:
         """The events that bring the account from the last record that was read to what was live at the copy."""
         missed = min(missed, MAX_COUNT)
         self._lose(missed)
         yield now, Lost(missed)
         self._events.forget_closing()
-        for event in self._corrector.of_meshes():
+        for event in self._corrector.of_meshes(meshes, table.sequence):
             yield now, event
             yield None  # on a mesh of many chips, each of them takes long
         for correction in self._corrector.of_table(table, bool(self.ring.field("table_full"))):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from ttmem.account.size_extremes import Sizes
 from ttmem.ingest.ring_listener import RingListener
@@ -19,6 +19,7 @@ from ttmem.wire.agent_ring import (
     Mesh,
     Record,
     Ring,
+    RingChip,
     RingError,
     chip_info,
     geometry_of,
@@ -28,6 +29,10 @@ _GONE = (0, 0)
 _FIRST_PART = int(Kind.CB)
 _UNKNOWN_LAYOUT = 255
 _MOST_EXTRAS = 50_000  # of one mesh
+
+
+class MeshReplaced(Exception):
+    """The row of the mesh that a record opened is already that of a later mesh, so nothing is known of the first."""
 
 
 class MeshView:
@@ -62,18 +67,21 @@ class RingMeshes:
         return bool(self._rows)
 
     def view(self, number: int) -> MeshView:
-        return self.views.get(number) or self._new_view(number)
+        known = self.views.get(number)
+        if known is not None:
+            return known
+        mesh = self._ring.mesh(number)
+        return self._new_view(number, mesh, self._ring.chips_of(mesh))
 
-    def _new_view(self, number: int) -> MeshView:
+    def _new_view(self, number: int, mesh: Mesh, chips: list[RingChip]) -> MeshView:
         ring = self._ring
-        mesh = ring.mesh(number)
         if mesh.state == 0:
             raise RingError(f"mesh {number} was never opened")
         if mesh.parent >= ring.mesh_count:
             raise RingError(f"mesh {number} is a submesh of mesh {mesh.parent}, which cannot be")
         if any(bank.banks > MAX_BANKS for bank in mesh.banks):
             raise RingError(f"mesh {number} has more than {MAX_BANKS} banks")
-        numbers = tuple(chip.number for chip in ring.chips_of(mesh))
+        numbers = tuple(chip.number for chip in chips)
         sizes = self.sizes.get(mesh.parent)
         if sizes is not None and len(numbers) > len(sizes.numbers):
             sizes.numbers = numbers
@@ -120,20 +128,29 @@ class RingMeshes:
 
     # -- opening and closing -------------------------------------------------------------------------------------
 
-    def opened(self, number: int, before: int = 0) -> Iterator[Event]:
-        """A mesh was opened. ``before`` is the bytes in its banks that were allocated before the agent could see it."""
-        self._forget(number)
+    def opened(self, record: Record) -> Iterator[Event]:
+        """A mesh was opened. MeshReplaced, before anything has changed, if it is not known which."""
+        mesh = self._ring.mesh(record.mesh)
+        if mesh.opened > record.sequence:
+            raise MeshReplaced
+        yield from self._opened(record.mesh, mesh, before=record.size)
+
+    def _opened(self, number: int, mesh: Mesh, before: int = 0) -> Iterator[Event]:
+        """``before`` is the bytes in its banks that were allocated before the agent could see it."""
         ring = self._ring
-        mesh = ring.mesh(number)
+        self._forget(number)
         self._opened_as[number] = _identity(mesh)
+        chips = ring.chips_of(mesh)
         if mesh.parent != number:
+            self._new_view(number, mesh, chips)
             return  # a submesh: its chips are open already
         geometry = geometry_of(mesh, ring.mask(mesh.cores))
         if geometry is not None and number not in self.sizes:
             sizes = self._listener.opened(mesh, geometry, before)
             if sizes is not None:
                 self.sizes[number] = sizes
-        for chip in ring.chips_of(mesh):
+        self._new_view(number, mesh, chips)
+        for chip in chips:
             self._rows[number] = b""
             yield DeviceOpened(chip.number, chip_info(chip, geometry))
 
@@ -154,16 +171,24 @@ class RingMeshes:
             else:
                 yield DeviceClosed(device)
 
-    def changed(self) -> Iterator[Event]:
-        """Close and open the meshes that were closed and opened since the last record that was read."""
+    def changed(self, meshes: Sequence[Mesh], until: int) -> Iterator[Event]:
+        """Close and open the meshes that were closed and opened since the last record that was read.
+
+        ``meshes`` are those of now, by their index. What was opened after the record ``until`` is left to its record.
+        """
         before = dict(self._opened_as)
-        now = {number: _identity(mesh) for number, mesh in enumerate(self._ring.meshes()) if mesh.state == 1}
+        now = {number: _identity(mesh) for number, mesh in enumerate(meshes) if mesh.state == 1}
+        for number, mesh in enumerate(meshes):
+            if mesh.opened > until:
+                now.pop(number, None)
+                if number in before:
+                    now[number] = before[number]
         for number, identity in before.items():
             if now.get(number) != identity:
                 yield from self._closed_unseen(number, is_submesh=identity[-1] != number)
         for number, identity in now.items():
             if before.get(number) != identity:
-                yield from self.opened(number)
+                yield from self._opened(number, meshes[number])
 
     def opened_and_closed(self, known: Container[int]) -> Iterator[Event]:
         """Open and close the chips that the process had open only among lost records: all that are not known."""
@@ -203,9 +228,13 @@ class RingMeshes:
                 continue
             self._rows[number] = row
             mesh = self._ring.mesh(number)
-            event = self._take_audit(number, mesh) if mesh.state == 1 else None
+            event = self._take_audit(number, mesh) if mesh.state == 1 and self._is_now(number, mesh) else None
             if event is not None:
                 yield mesh.audited, event._replace(device=self.view(number).device)
+
+    def _is_now(self, number: int, mesh: Mesh) -> bool:
+        """Is this row that of the mesh that has this index as of the last record? It may be that of a later one."""
+        return self._opened_as.get(number, _identity(mesh)) == _identity(mesh)
 
     def _take_audit(self, number: int, mesh: Mesh) -> Audited | None:
         """A mesh's last audit, if it is a new one."""

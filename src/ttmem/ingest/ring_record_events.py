@@ -65,7 +65,7 @@ class RecordEvents:
             yield self.described(record)
         elif event == RingEvent.OPENED:
             self._programs.forget_launches()
-            for opened in self._meshes.opened(mesh, record.size):
+            for opened in self._meshes.opened(record):
                 self.used = True
                 yield opened
         elif event == RingEvent.CLOSING:

@@ -30,6 +30,7 @@ from ttmem.wire.agent_ring import (
     NO_CAUSE,
     RECORD,
     RECORD_SIZE,
+    Mesh,
     Record,
     Ring,
     RingError,
@@ -414,9 +415,9 @@ class RecordedFold(RingFold):
         self._reset.look(self.ring.cursor)
         return self._reset.head
 
-    def _copy_table(self) -> tuple[TableCopy, int]:
+    def _copy_table(self) -> tuple[TableCopy, list[Mesh], int]:
         table, meters = self.ring.next_table(), self.ring.meters
-        return table, self.ring.field("phases_began") if meters is None else meters[1]
+        return table, self.ring.meshes(), self.ring.field("phases_began") if meters is None else meters[1]
 
     def _copy_meters(self, after: int) -> Measured:
         return _NO_METERS if self.ring.meters is None else decoded(self.ring, self.ring.meters[0])

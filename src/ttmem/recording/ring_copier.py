@@ -14,13 +14,25 @@ from typing import Any
 
 from ttmem.recording.blocks import BlockType, BlockWriter
 from ttmem.recording.columns import MAX_RECORDS, packed
-from ttmem.wire.agent_ring import CHIP_SIZE, MESH_SIZE, READ_ATTEMPTS, RECORD_SIZE, Ring, RingError
+from ttmem.wire.agent_ring import (
+    CHIP_SIZE,
+    MESH_SIZE,
+    READ_ATTEMPTS,
+    RECORD,
+    RECORD_FIELDS,
+    RECORD_SIZE,
+    Record,
+    Ring,
+    RingError,
+    RingEvent,
+)
 from ttmem.wire.meter_rows import copy_rows
 
 HEADER_BYTES = 1024  # of an agent's memory, which have all its fields
 _COUNTED = slice(136, HEADER_BYTES)  # the head changes all the time, and nothing before it ever does
 _ROW_NUMBER = Struct("<H")
 _TIME = Struct("<Q")
+_EVENT_AT = {name: offset for name, offset, _ in RECORD_FIELDS}["event"]
 _LEAST_BETWEEN_TABLES = 65_536  # records
 _LIVE_FACTOR = 4
 # Of the row of a mesh, what is not an audit: state to dram_base, map_end and opened.
@@ -86,6 +98,9 @@ class RingCopier:
             self._go_on_from_table(file, before)
             return 1.0
         self._write_state(file)
+        if self._replaced(raw):
+            self._go_on_from_table(file, before, leave_out=True)
+            return 1.0
         self._take(file, raw)
         if self._since_table >= max(_LEAST_BETWEEN_TABLES, _LIVE_FACTOR * self._live):
             self.flush(file)
@@ -132,21 +147,33 @@ class RingCopier:
             if self._count >= MAX_RECORDS:
                 self.flush(file)
 
-    def _go_on_from_table(self, file: BlockWriter, read: int) -> None:
+    def _replaced(self, raw: bytes) -> bool:
+        """Did any of these records open a mesh whose row is that of a later mesh by now?"""
+        events = raw[_EVENT_AT::RECORD_SIZE]
+        place = events.find(RingEvent.OPENED)
+        while place >= 0:
+            record = Record._make(RECORD.unpack_from(raw, place * RECORD_SIZE))
+            if self._ring.mesh(record.mesh).opened > record.sequence:
+                return True
+            place = events.find(RingEvent.OPENED, place + 1)
+        return False
+
+    def _go_on_from_table(self, file: BlockWriter, read: int, *, leave_out: bool = False) -> None:
         """Write a checkpoint and the records after it. Records between ``read`` and the checkpoint are a gap.
 
-        The meters of the agent have the peaks among these.
+        The meters of the agent have the peaks among these. ``leave_out``: those that could be read are left out, too.
         """
         for _ in range(READ_ATTEMPTS):
             phases_began = self._ring.field("phases_began")
             before, raw, after = self._ring.table()
-            first = self._ring.cursor = min(before, read)
+            first = self._ring.cursor = before if leave_out else min(before, read)
             lost, records = self._ring.read_raw(self._ring.slots)
             if lost and first < before:
                 first = self._ring.cursor = before
                 lost, records = self._ring.read_raw(self._ring.slots)
-            if not lost:
+            if not lost and not self._replaced(records):
                 break
+            leave_out = leave_out or not lost
         else:
             raise RingError("its live table changes faster than it can be copied")
         meters = copy_rows(self._ring, windows_after=read, phases=True).packed(phases_began)
