@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice, pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -14,12 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.recordings import state
+from tests.support import wait_until
 from ttmem.account import resync
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
+from ttmem.ingest import sockets
 from ttmem.ingest.client_messages import ClientMessages
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
+from ttmem.ingest.sockets import EventSockets
 from ttmem.model.events import (
     Allocated,
     DeviceClosed,
@@ -33,6 +39,7 @@ from ttmem.model.events import (
 )
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
+from ttmem.wire import handshake
 from ttmem.wire.client_encode import encode
 
 GENERATION = 2
@@ -177,3 +184,35 @@ def test_the_end_of_a_resync_of_a_process_that_exited(monkeypatch: pytest.Monkey
     assert sum(1 for _ in islice(client.turns(), 5)) <= 1
     assert client.connection.pending is None
     assert client.ledger.anomalies["after_exit"] == 1
+
+
+def test_other_clients_are_served_during_the_end_of_a_resync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "STEP_ALLOCATIONS", 10)
+    held: list[Event] = [Allocated(0, Kind.DRAM, 4096 * place, 64, refs=1) for place in range(1, 501)]
+    ledger = Ledger()
+    sink = Sink(ledger, now=lambda: 1.0)
+    events = EventSockets(sink, Rings(sink))
+    with ExitStack() as stack:
+        stack.callback(events.close)
+        server, *clients = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3))
+        server.bind(str(tmp_path / "events"))
+        server.listen()
+        server.setblocking(False)
+        events.listen(server)
+        for client, name in zip(clients, ("large", "small")):
+            client.connect(str(tmp_path / "events"))
+            client.sendall(handshake.hello(name, Confidence.EXACT))
+        clients[0].sendall(b"".join(map(encode, [ResyncBegin(1), *held, ResyncEnd(1)])))
+        wait_until(lambda: events.turn() or ledger.live_count() == len(held))
+        monkeypatch.setattr(sockets, "TURN_SECONDS", -1.0)  # a turn ends after one read, or after one step
+        clients[0].sendall(encode(ResyncBegin(2)) + encode(ResyncEnd(2)))
+        wait_until(lambda: events.turn() and ledger.live_count() < len(held))
+        clients[1].sendall(encode(Allocated(0, Kind.L1, 4096, 77)))
+        turns = 0
+        while "assumed:0" not in ledger.chips or ledger.chips["assumed:0"].kinds[Kind.L1].used != 77:
+            events.turn()
+            turns += 1
+        assert turns <= 3
+        assert ledger.live_count() > 300
+        wait_until(lambda: not events.turn())
+        assert ledger.live_count() == 1

@@ -45,6 +45,24 @@ def test_a_mesh_that_is_closed_and_opened_again(agent: Agent, reader: Reader, lo
     assert reader.rings.completeness() == 1.0
 
 
+def test_an_audit_that_is_being_written_is_not_waited_for(
+    agent: Agent, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer may have been killed. To try again in each look would take long if there are many such meshes."""
+    source = reader.adopt(agent)
+    agent.opened()
+    reader.follow()
+    with monkeypatch.context() as patch:
+        patch.setattr(Ring, "mesh", lambda ring, number: pytest.fail(f"mesh {number} is read"))
+        agent.put_mesh(0, turn=1)
+        agent.audit(0, 32, 32, largest_free=10)
+        reader.follow()
+    agent.put_mesh(0, turn=2)
+    reader.follow()
+    (holding,) = source.holdings.values()
+    assert [audit.largest_free[0] for audit in holding.audits.values()] == [10]
+
+
 def test_a_mesh_that_stays_open_during_a_loss(agent: Agent, reader: Reader) -> None:
     source = reader.adopt(agent)
     agent.put_mesh(0, opened=agent.head + 1)

@@ -104,9 +104,9 @@ class _Reassignment:
         voice = share.voices[kind]
         if voice is None or voice.confidence < source.confidence:
             share.voices[kind] = source
-        for holding in self._process.holdings():
+        for holding in chip.holdings:
             leaf = holding.leaves[kind]
-            if leaf is not None and chip in holding.chips:
+            if leaf is not None and holding.source.process is self._process:
                 if holding.source is share.voices[kind]:
                     self._where(holding, kind, leaf).add(chip)
                 else:

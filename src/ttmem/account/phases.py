@@ -129,13 +129,14 @@ class PhasePath:
 class Phases:
     """The phases of one process: the open phases, the youngest last, and a summary of those that ended."""
 
-    __slots__ = ("_behind", "_columns", "_process", "_rows", "_totals", "ended", "left_out", "missed", "most_rows",
-                 "open")  # fmt: skip
+    __slots__ = ("_afresh", "_behind", "_columns", "_process", "_rows", "_totals", "ended", "left_out", "missed",
+                 "most_rows", "open")  # fmt: skip
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._columns: dict[TotalKey, int] = {}  # row -> column
         self._totals: list[Total] = []  # column -> total
+        self._afresh = False  # whether some rows have other totals than their column
         self._behind = False  # whether some totals have no column yet
         self._rows = 0  # number of rows in all paths
         self.most_rows = 0  # the limit for it, 0 before the first phase ended
@@ -310,6 +311,9 @@ class Phases:
 
     def other_totals(self) -> None:
         """Restart open phases: allocations count in other totals now, so old and new values cannot be compared."""
+        if not self.open:  # the columns can wait: a process may have thousands of totals, and they may change often
+            self._behind = self._afresh = True
+            return
         self._catch_up(afresh=True)
         for total in self._totals:
             total.high = total.used
@@ -352,7 +356,8 @@ class Phases:
         """
         if not (self._behind or afresh):
             return
-        self._behind = False
+        afresh = afresh or self._afresh
+        self._behind = self._afresh = False
         found = dict(self._walk())
         before, totals = self._columns, self._totals
         if afresh:

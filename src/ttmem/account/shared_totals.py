@@ -95,4 +95,4 @@ def join_devices(holding: Holding, kind: Kind, leaf: Total) -> None:
 
 def _on(source: Source, numbers: Iterable[int]) -> list[Holding]:
     wanted = set(numbers)
-    return [holding for holding in source.holdings.values() if wanted.intersection(holding.numbers)]
+    return [holding for holding in source.holdings.values() if wanted.intersection(holding.numbers)] if wanted else []

@@ -224,7 +224,7 @@ class RingMeshes:
         rows = self._ring.mesh_rows(max(self._rows, default=-1) + 1)
         for number, before in self._rows.items():
             row = rows[number * MESH_SIZE : (number + 1) * MESH_SIZE]
-            if row == before:
+            if row == before or row[0] & 1:  # an odd turn: it is being changed, or its writer was killed meanwhile
                 continue
             self._rows[number] = row
             mesh = self._ring.mesh(number)

@@ -85,8 +85,8 @@ class EventSockets:
         deadline = monotonic() + TURN_SECONDS
         self.apply_exits(deadline)
         waiting = self._waiting
-        if not waiting:
-            waiting.extend(self._epoll.poll(0, 256))
+        known = {fd for fd, _ in waiting}  # what takes several turns does not keep others waiting
+        waiting.extend(one for one in self._epoll.poll(0, 256) if one[0] not in known)
         while waiting:
             fd, mask = waiting.popleft()
             connection = self.connections.get(fd)
