@@ -637,6 +637,36 @@ def test_rings_have_equal_shares(agents: Callable[[], Agent], monkeypatch: pytes
     reader.rings.close()
 
 
+def test_each_ring_is_read_although_a_tick_is_too_short_for_all(agents: Callable[[], Agent]) -> None:
+    """None was given time in the new tick. So the one that was not read for the longest time is next."""
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.001
+        return now
+
+    reader = Reader(clock)
+    several = [agents() for _ in range(10)]
+    sources = [reader.adopt(agent, pid) for pid, agent in enumerate(several, 1)]
+    for agent in several:
+        agent.opened()
+    reader.follow()
+    for agent in several:
+        agent.allocate(0, 100)
+    ticks = 0
+    while not all(reader.sizes(source) for source in sources):
+        for agent in several:
+            agent.churn(2)
+        reader.rings.tick()
+        reader.rings.follow(now + 0.003)  # time for one or two of them
+        ticks += 1
+        assert ticks <= 10
+    reader.close()
+    assert ticks > 3
+    assert reader.rings.counts()[1] == 0
+
+
 def test_a_process_that_runs_another_program(agents: Callable[[], Agent], reader: Reader) -> None:
     """Its earlier memory is read to the end, and what it held is removed. Then its new memory is read."""
     first, second = agents(), agents()

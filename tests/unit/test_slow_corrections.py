@@ -17,8 +17,8 @@ from ttmem.account.totals import Total
 from ttmem.ingest import ring_fold, rings
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.ingest.rings import FollowedRing
-from ttmem.model.events import ProcessExited
-from ttmem.model.kinds import Kind
+from ttmem.model.events import PeaksReset, ProcessExited
+from ttmem.model.kinds import Kind, Pool
 
 Agents = Callable[..., MeteredAgent]
 
@@ -26,17 +26,16 @@ Agents = Callable[..., MeteredAgent]
 class Slow(Ticking):
     """A reader with one short turn in each call, and with a tick of a few turns."""
 
-    TURNS = 4
-
     def __init__(self) -> None:
         super().__init__()
         self.clock.step = 1e-6
+        self.turns = 4
 
     def tick(self, count: int = 1) -> None:
         for _ in range(count):
             self.clock.now += _TICK_SECONDS
             self.rings.tick()
-            for _ in range(self.TURNS):
+            for _ in range(self.turns):
                 self.rings.follow(0.0)
 
     def follower(self, pid: int) -> FollowedRing:
@@ -258,3 +257,110 @@ def test_few_tables_are_copied_in_a_tick(agents: Agents, slow: Slow, monkeypatch
         counts.append(len(copied) - before)
     assert len(set(copied)) == 6
     assert counts == [2, 0, 2, 0, 2]
+
+
+def test_a_ring_is_shed_before_its_records_are_applied(agents: Agents, slow: Slow) -> None:
+    """The gap begins with the last record that is loaded: others on the chip do not wait for those after it."""
+    slow.turns = 1
+    heavy, light = agents(), agents()
+    source, _ = slow.adopt(heavy), slow.adopt(light, 2)
+    now(heavy).take(1, 1000, Kind.DRAM, 0)
+    slow.tick(12)
+    for slot in range(2, 7):  # in turns, so that a slice of both applies one record
+        now(heavy).take(slot, 1, Kind.DRAM, 0)
+        now(light).take(slot, 1, Kind.DRAM, 0)
+    slow.tick()
+    now(heavy).churn(SLOTS - 2)
+    while not source.shed:
+        slow.tick()
+    assert slow.follower(1).fold.loaded
+    assert not source.in_gap
+    slow.turns = 40
+    now(heavy).give_back(1)  # now the chip holds 10 bytes
+    now(light).take(7, 10_000, Kind.DRAM, 0)
+    now(light).give_back(7)
+    for _ in range(200):
+        slow.clock.now += 0.1
+        slow.tick()
+    assert slow.dram().used == 10
+    assert slow.dram().peak.value <= 10_010
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["exit", "exec"])
+def test_a_process_ends_while_others_pass_its_corrections(agents: Agents, slow: Slow, again: bool) -> None:
+    """Its last records are older than what others on the chip have applied."""
+    heavy, light = agents(), agents()
+    slow.adopt(light, 2)
+    light.take(1, 100, Kind.DRAM, 0)
+    slow.tick(4)
+    source = slow.adopt(heavy)
+    shed(heavy, source, slow)
+    heavy.take(0, 3000, Kind.DRAM, 0)
+    for slot in range(1, 60):
+        heavy.take(slot, 1, Kind.DRAM, 0)
+    slow.clock.now += 5
+    slow.tick()
+    assert slow.follower(1).fold.correcting
+    now(heavy).take(60, 10, Kind.DRAM, 0)  # 3169 on the chip
+    now(heavy).give_back(0)
+    now(light).take(2, 1000, Kind.DRAM, 0)  # 1169
+    while not slow.follower(1).fold.apart:
+        slow.tick()
+    slow.tick(3)
+    assert slow.follower(1).fold.correcting
+    if again:
+        slow.adopt(now(agents()))
+        slow.tick(40)
+    else:
+        while not slow.rings.finish(1, 0.0):  # type: ignore[arg-type]
+            pass
+        slow.sink.apply(slow.sink.now(), source, ProcessExited())
+    assert slow.dram().used == 1100
+    assert slow.dram().peak.value <= 3169 <= slow.dram().peak.at_most
+
+
+def test_peaks_are_reset_while_corrections_are_applied(agents: Agents, slow: Slow) -> None:
+    """What they add was there before the reset, and is not a peak since then."""
+    heavy = agents()
+    source = slow.adopt(heavy)
+    slow.tick(2)
+    shed(heavy, source, slow)
+    for slot in range(60):
+        heavy.take(slot, 50, Kind.DRAM, 0)
+    slow.clock.now += 5
+    slow.tick()
+    assert slow.follower(1).fold.correcting
+    for slot in range(60):
+        now(heavy).give_back(slot)
+    heavy.churn(3 * SLOTS)
+    slow.tick(4)
+    assert slow.follower(1).fold.correcting
+    slow.ledger.apply(slow.sink.now(), None, PeaksReset())
+    slow.tick()
+    now(heavy).take(1, 10, Kind.DRAM, 0)
+    while slow.follower(1).fold.correcting:
+        slow.tick()
+    slow.clock.now += 5
+    slow.tick(200)
+    for total in (slow.dram(), source.process.shares["555"].pools[Pool.DRAM]):
+        assert (total.used, total.peak.value) == (10, 3000)
+        assert total.recent.value <= 10 <= total.recent.at_most
+
+
+def test_a_process_exits_after_older_records_of_others(agents: Agents) -> None:
+    """The records of both are read before the exit, because together they make the peak of the chip."""
+    reader = Ticking()
+    first, other = agents(), agents()
+    source = reader.adopt(first)
+    reader.adopt(other, 2)
+    reader.tick(4)
+    now(first).take(1, 100, Kind.DRAM, 0)
+    now(other).take(1, 1000, Kind.DRAM, 0)
+    now(other).give_back(1)
+    while not reader.rings.finish(1, 0.0):  # type: ignore[arg-type]
+        pass
+    reader.sink.apply(reader.sink.now(), source, ProcessExited())
+    reader.tick(4)
+    total = reader.ledger.chips["555"].kinds[Kind.DRAM]
+    reader.rings.close()
+    assert (total.used, total.peak.value, total.peak.limit) == (0, 1100, None)

@@ -17,7 +17,7 @@ from ttmem.account.process_totals import ProcessTotals, total_of
 from ttmem.account.state import AccountState
 from ttmem.account.totals import NOBODY, Bounds, HighBounds, Total
 from ttmem.model.events import MAX_SIZE, CaughtUp, GapBegan, MissedHigh
-from ttmem.model.kinds import KIND_BY_LABEL, KINDS_OF, POOL_GAUGES, Kind, Pool
+from ttmem.model.kinds import KIND_BY_LABEL, KINDS_OF, POOL_GAUGES, POOL_OF, Kind, Pool
 
 _NOTHING = MissedHigh((), "", 0, 0, 0, 0, 0, 0)
 _UNKNOWN = MissedHigh((), "", 0, MAX_SIZE, 0, MAX_SIZE, 0, 0)  # no chip has so much memory
@@ -29,6 +29,20 @@ def gap_began(state: AccountState, time: float, source: Source, event: GapBegan)
     leaves = (leaf for holding in source.holdings.values() for leaf in holding.leaves)
     for total in {total for leaf in leaves if leaf is not None for total in leaf.chain[leaf.own :]}:
         total.begin_gap(source)
+    if event.reset:
+        _reset_unseen(state, source)
+
+
+def _reset_unseen(state: AccountState, source: Source) -> None:
+    """What the account has of the source is from before the last reset of the peaks, so it is not a peak since then."""
+    source.reset_in_gap = True
+    source.process.phases.turn()
+    own = {leaf for holding in source.holdings.values() for leaf in holding.leaves if leaf is not None}
+    own.update(source.totals.values())
+    for share in source.process.shares.values():
+        own.update(share.pools[POOL_OF[kind]] for kind in Kind if share.voices[kind] is source)
+    for total in own.union(source.held_back):
+        total.forget_recent(state.seq)
 
 
 def caught_up(state: AccountState, time: float, source: Source, event: CaughtUp) -> None:

@@ -349,15 +349,21 @@ class Total:
 
     def reset_recent(self, seq: int, time: float, *, known: bool = True) -> None:
         """``known``: what is live now is known. Otherwise the peak since the reset has limits when it is caught up."""
-        self._lower()
         self.left = self.left._replace(recent=NOBODY.recent)
         if known and not self.gaps:
+            self._lower()
             self.recent = Peak(self.used, seq, time)
+            self.watch = seq
         else:
-            self.recent = Peak(0, 0, None)
-            self.recent.bound = self.peak.at_most
-            if not self.gaps:
-                self.high = 0
+            self.forget_recent(seq)
+
+    def forget_recent(self, seq: int) -> None:
+        """What it held since the last reset is not known. Its peak since then has limits when it is caught up."""
+        self._lower()
+        self.recent = Peak(0, 0, None)
+        self.recent.bound = self.peak.at_most
+        if not self.gaps:
+            self.high = 0
         self.watch = seq
 
     def take_high(self) -> int:

@@ -80,6 +80,7 @@ class RingFold:
         self._corrected_at = 0  # the agent's time of these
         self._end_of_gap: _EndOfGap | None = None
         self._in_gap = False
+        self._gap_follows = False  # it begins after the records that are loaded
         self._apart = False  # others were read further than the copy from which the corrections are
         self._skip = False  # do not read the records after the corrections
         self._cut_short = False  # do not correct what is live
@@ -131,7 +132,7 @@ class RingFold:
             if late or self.ring.head >= self.ring.slots:  # the first records are overwritten already
                 self._prepare_catch_up(first=True)
                 return
-        if late:
+        if late or self._in_gap:  # others on the same chips do not wait during a gap, so its records are too old
             self.catch_up()
             return
         before = self.ring.cursor
@@ -211,10 +212,19 @@ class RingFold:
 
     def catch_up(self, *, skip: bool = False) -> None:
         """Load what is live now instead of the records that were not read. ``skip``: do not read those after it."""
-        self._skip = skip
+        self._skip, self._gap_follows = skip, False
         if not self.loaded:
             self._begin_gap()
             self._prepare_catch_up(first=False)
+
+    def stop_reading(self) -> None:
+        """Begin a gap after the records that are loaded: others do not wait for what was written since then."""
+        if self._corrections is not None:
+            self._skip = True
+        elif self.loaded:
+            self._gap_follows = True
+        else:
+            self._begin_gap()
 
     @property
     def apart(self) -> bool:
@@ -248,6 +258,9 @@ class RingFold:
             self._give_up_batch()
         elif self._next == len(self._batch):
             self._apply_audits()
+            if self._gap_follows:
+                self._gap_follows = False
+                self._begin_gap()
 
     def _give_up_batch(self) -> None:
         """What is left of the batch cannot be applied: load what is live now, as if these records were lost."""
@@ -258,12 +271,12 @@ class RingFold:
         self.records -= left
         self.gaps += 1
         self._batch, self._next, self._batch_times = [], 0, []
-        self.catch_up()
+        self.catch_up(skip=self._gap_follows)
 
-    def _begin_gap(self) -> None:
+    def _begin_gap(self, *, reset: bool = False) -> None:
         if not self._in_gap:
             self._in_gap = True
-            self._emit(GapBegan())
+            self._emit(GapBegan(reset))
 
     def _emit(self, event: Event) -> None:
         """Apply an event of now."""
@@ -381,12 +394,13 @@ class RingFold:
         assert self._end_of_gap is not None
         time, event, reset = self._end_of_gap
         self._corrections = self._end_of_gap = None
-        if self._sink.ledger.peaks_since != reset:
+        reset_since = self._sink.ledger.peaks_since != reset
+        if reset_since:
             event = self._before_reset(event)
         self._in_gap = False
         self._sink.apply_record(time, self._source, event._replace(apart=self._apart))
         if self._skip:
-            self._begin_gap()
+            self._begin_gap(reset=reset_since)
         for uncertain in self._uncertain():
             self._emit(uncertain)
 

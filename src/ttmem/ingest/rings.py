@@ -46,8 +46,8 @@ class FollowedRing:
     """One agent's ring, the source of its events, and how much time was spent on it."""
 
     __slots__ = (
-        "_applied", "_chips_used", "_correcting_ticks", "_due", "_goal", "chips", "end", "fold", "inode", "late",
-        "shares_chips", "shedding", "source", "spent",
+        "_applied", "_chips_used", "_correcting_ticks", "_due", "_goal", "chips", "end", "ended", "fold", "inode",
+        "last_read", "late", "shares_chips", "shedding", "source", "spent",
     )  # fmt: skip
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
@@ -55,9 +55,11 @@ class FollowedRing:
         self.source = source
         self.inode = inode  # of its memory
         self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
+        self.ended = 0  # the agent's time at which that became known
         self.late = False  # it was not read to its end in time
         self.shares_chips = False  # with another process, as far as is known in this turn
         self.spent = 0.0  # seconds in this tick
+        self.last_read = 0  # number of the slice in which it was read last
         self.shedding = ShedState(fold.ring)
         self._applied = 0  # records, before this tick
         self._goal = 0  # the last record to read in this turn
@@ -81,10 +83,10 @@ class FollowedRing:
     def end_here(self) -> None:
         """Do not read what is written from now on: a process that lives on may write for ever."""
         if self.end is None:
-            self.end = self.fold.ring.head
+            self.end, self.ended = self.fold.ring.head, clock_gettime_ns(CLOCK_MONOTONIC)
         if self.shedding.shed:
             self.shedding.follow_again()
-            self.fold.catch_up()
+            self.fold.catch_up(skip=self.fold.apart and self.fold.ring.cursor < self.end)
 
     def look_at_end(self, now: float) -> None:
         """Called in each tick once its end is known. Its records, and then its live table, have so much time."""
@@ -98,10 +100,9 @@ class FollowedRing:
         """Called in each tick. Others that share its chips do not wait long for its corrections."""
         self._correcting_ticks = self._correcting_ticks + 1 if self.fold.correcting else 0
         if self._correcting_ticks > _PATIENT_TICKS and not self.fold.apart:
-            living = self.end is None
-            if living:
+            if self.end is None:
                 self.shedding.begin(self.fold.ring.head, now)
-            self.fold.let_others_pass(skip=living)
+            self.fold.let_others_pass(skip=self.end is None or self.fold.ring.cursor < self.end)
 
     def load(self, limit: int) -> None:
         """Read at most so many records, or what is left at the end if that is late."""
@@ -159,6 +160,7 @@ class Rings:
         self._clock = clock
         self._followers: dict[Peer, FollowedRing] = {}
         self._successors: dict[Peer, deque[FollowedRing]] = {}
+        self._slices = 0  # that were read so far
         self._turn = 0  # when this turn began, by the clock of the agents
         self._cost = ReadingCost()
         self._renewals_due = 0.0  # when copies may be made again
@@ -350,6 +352,7 @@ class Rings:
             shedding.look(fold.unread, fold.gaps, spent > 0, now)
             if not shedding.shed:
                 return
+            fold.stop_reading()
         else:
             shedding.cost(spent)
         may_copy = now >= self._renewals_due and self._renewed_seconds < _RENEWALS_SECONDS
@@ -362,13 +365,18 @@ class Rings:
             self._renewed_seconds += took
 
     def _next_group(self, pending: list[tuple[Peer, FollowedRing]]) -> list[tuple[Peer, FollowedRing]]:
-        """The ring on which the least time was spent, and those that share chips with it, directly or not."""
-        return _sharing_chips(min(pending, key=lambda item: item[1].spent), pending)
+        """The ring on which the least time was spent, and those that share chips with it, directly or not.
+
+        If there are several, the one that was not read for the longest time: a tick may be too short for all rings.
+        """
+        return _sharing_chips(min(pending, key=lambda item: (item[1].spent, item[1].last_read)), pending)
 
     def _read(self, group: list[tuple[Peer, FollowedRing]], deadline: float) -> None:
         """Read a slice of each ring of a group. A fault in one of them does not affect the others."""
         limit = min(_SLICE_RECORDS, max(_LEAST_SLICE_RECORDS, _GROUP_RECORDS // len(group)))
+        self._slices += 1
         for peer, follower in group:
+            follower.last_read = self._slices
             self._guarded(peer, follower, partial(follower.load, limit))
         if len(group) == 1:
             self._fold(*group[0], deadline)
@@ -385,8 +393,16 @@ class Rings:
             if self._clock() > deadline:
                 break
         for peer, follower in group:
-            if self._followers.get(peer) is follower and follower.read_to_its_end:
+            if self._followers.get(peer) is follower and follower.read_to_its_end and self._may_end(follower, group):
                 self._ended(peer, follower)
+
+    def _may_end(self, ended: FollowedRing, group: list[tuple[Peer, FollowedRing]]) -> bool:
+        """Are all older records of the rings of a group applied? They count before the exit of the process."""
+        return ended.late or not any(
+            follower.fold.next_time <= ended.ended if follower.fold.loaded else self._pending(peer, follower)
+            for peer, follower in group
+            if self._followers.get(peer) is follower and not follower.fold.apart
+        )
 
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
         """Has it something to apply in this turn?"""

@@ -206,6 +206,8 @@ class GapBegan(NamedTuple):
     """Records of the source are not read from here on. What it holds in the account stays as it was until it is
     caught up."""
 
+    reset: bool = False  # what the account has of it is from before the last reset of the peaks
+
 
 class CaughtUp(NamedTuple):
     """Records of the source were lost, and what it holds is exact again. Follows the events that corrected it."""
