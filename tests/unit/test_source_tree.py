@@ -29,7 +29,8 @@ DESCRIPTIVE = {
     "documents_ts", "fuzz", "fuzz_grammar", "fuzz_imports", "imports", "inexact_peaks", "json_page", "layers",
     "ledger_properties", "mesh_properties", "missed_peaks_properties", "mock_toolchain", "plain_english",
     "recorded_ring_peaks", "ring_layout", "rings_hostile", "security_page", "server_loops",
-    "slow_corrections", "smi_machines", "smi_parts", "smi_properties", "source_tree", "top_screens", "workloads",
+    "slow_corrections", "slow_corrections_properties", "smi_machines", "smi_parts", "smi_properties", "source_tree",
+    "top_screens", "workloads",
 }  # fmt: skip
 
 
