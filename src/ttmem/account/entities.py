@@ -178,7 +178,7 @@ class Source:
 
     __slots__ = ("confidence", "confirmed", "confirmed_phases", "confirmed_programs", "covered", "frees_elsewhere",
                  "generation", "held_back", "holdings", "in_gap", "kindless", "launches", "name", "process",
-                 "reset_in_gap", "shed", "stale_launches", "sweep", "swept", "totals", "trouble", "unread",
+                 "pruned", "reset_in_gap", "shed", "stale_launches", "sweep", "swept", "totals", "trouble", "unread",
                  "workloads")  # fmt: skip
 
     def __init__(self, process: Process, name: str, confidence: Confidence) -> None:
@@ -189,6 +189,7 @@ class Source:
         self.totals: dict[tuple[int, Kind], Total] = {}  # by device number and kind
         self.launches: dict[Program | int, Launch] = {}  # by program or workload id; the latest is last
         self.stale_launches = 0  # programs destroyed since `launches` was last emptied
+        self.pruned = 0  # the last of `launches` when those that do not matter any more were dropped
         self.workloads: dict[int, tuple[tuple[ProgramRun, ...], tuple[tuple[Program, int], ...]]] = {}
         self.generation: int | None = None  # of the current resync; None: no resync
         self.sweep: Iterator[None] | None = None  # removes what the resync did not confirm; see `resync`

@@ -28,7 +28,7 @@ STEP_ALLOCATIONS = 1000  # that a step looks at
 def begin(state: AccountState, time: float, source: Source, event: ResyncBegin) -> None:
     for holding in source.holdings.values():
         holding.views, holding.agreements = {}, {}
-        launches.leave(holding)  # the source reports the resident programs again
+    launches.leave_all(source)  # the source reports the resident programs again
     _confirm_anew(source, event.generation)
 
 
