@@ -36,7 +36,7 @@ def new_leaf(holding: Holding, kind: Kind, seq: int, time: float) -> Total:
     process = holding.source.process
     change = _Reassignment(process, seq, time)
     for chip in holding.chips:
-        change.settle(chip, kind, holding.source)
+        change.settle(chip, kind, holding.source, new=holding)
     change.finish()
     if change.unseated:
         process.phases.other_totals()
@@ -96,21 +96,33 @@ class _Reassignment:
         self._chips: dict[Total, tuple[Holding, Kind, set[Chip]]] = {}  # the chips on which each leaf will count
         self.unseated = False  # whether any leaf stops counting on a chip
 
-    def settle(self, chip: Chip, kind: Kind, source: Source) -> None:
-        """A source reports a kind on a chip: it counts unless an earlier source has at least the same confidence."""
+    def settle(self, chip: Chip, kind: Kind, source: Source, new: Holding | None = None) -> None:
+        """A source reports a kind on a chip: it counts unless an earlier source has at least the same confidence.
+
+        ``new`` is the holding of which this is the first report, if that is all that changes.
+        """
         share = self._process.shares.get(chip.id)
         if share is None:
             share = self._process.shares[chip.id] = Share(chip, self._process.nothing)
         voice = share.voices[kind]
         if voice is None or voice.confidence < source.confidence:
             share.voices[kind] = source
+        elif new is not None:  # the others count as before
+            self._count(new, kind, chip, share)
+            return
         for holding in chip.holdings:
-            leaf = holding.leaves[kind]
-            if leaf is not None and holding.source.process is self._process:
-                if holding.source is share.voices[kind]:
-                    self._where(holding, kind, leaf).add(chip)
-                else:
-                    self.set_aside(holding, kind, chip)
+            if holding.source.process is self._process:
+                self._count(holding, kind, chip, share)
+
+    def _count(self, holding: Holding, kind: Kind, chip: Chip, share: Share) -> None:
+        """Count what a holding has of a kind on a chip, or set it aside there."""
+        leaf = holding.leaves[kind]
+        if leaf is None:
+            return
+        if holding.source is share.voices[kind]:
+            self._where(holding, kind, leaf).add(chip)
+        else:
+            self.set_aside(holding, kind, chip)
 
     def resettle(self, chip: Chip, kind: Kind) -> None:
         """A holding left a chip. If the source that counted for the kind has no holding there any more, choose another.

@@ -82,9 +82,13 @@ class DeadProcesses:
         return len(self._kept)
 
     def keep(self, holding: Holding, seq: int, *, exited: bool) -> DeadAllocations:
-        """Free everything in a holding at once. The own totals of an exited process stay as they were at its exit."""
+        """Free everything in a holding at once. The own totals of an exited process stay as they were at its exit.
+
+        The programs of an exited process have left the cores before.
+        """
         dead = DeadAllocations(holding, seq)
-        launches.leave(holding)
+        if not exited:
+            launches.leave(holding)
         if len(dead):
             for kind, leaf in enumerate(holding.leaves):
                 if leaf is None:

@@ -154,13 +154,14 @@ def leave_all(source: Source) -> None:
 
 
 def _chips(source: Source) -> Iterable[Chip]:
-    return {chip: None for holding in source.holdings.values() for chip in holding.chips}
+    """All chips of its process: a source may have thousands of meshes on the same chips."""
+    return dict.fromkeys(source.process.numbers.values())
 
 
 def move(holding: Holding, old: Chip, new: Chip, seq: int) -> None:
     """A chip of a holding turned out to be a different chip: move its resident programs there."""
+    programs = [one for one in resident(old) if one[0].holding is holding]  # first: its process has ``new`` already
     fold_all(holding.source)
-    programs = [one for one in resident(old) if one[0].holding is holding]
     old.resident = [one for one in old.resident if one[0].holding is not holding]
     resident(new)
     if programs:

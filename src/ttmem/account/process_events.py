@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ttmem.account import launches
 from ttmem.account.entities import Source
 from ttmem.account.process_totals import process_left
 from ttmem.account.state import AccountState
@@ -66,10 +67,14 @@ def exited(state: AccountState, time: float, source: Source, event: ProcessExite
         end_phase(state, time, other, ident, seen=False)
     process_left(process)
     process.exited = time
+    for other in process.sources.values():
+        launches.leave_all(other)
     for holding in process.holdings():
         process.dead_allocations.append(state.dead_allocations.keep(holding, state.seq, exited=True))
-        for chip in dict.fromkeys(holding.chips):
-            chip.holdings.remove(holding)
+    for chip in dict.fromkeys(process.numbers.values()):
+        others = [holding for holding in chip.holdings if holding.source.process is not process]
+        if len(others) < len(chip.holdings):
+            chip.holdings = others
             chip.left = time
     del state.processes[process.info.key]
     for chip in list(process.numbers.values()):
