@@ -14,13 +14,14 @@ from typing import Any
 from benchmarks import mesh_rings
 from benchmarks.report import Report
 
-Times = list[tuple[int, bool, list[float]]]  # chips, whether each has programs of its own, seconds of CPU of a record
+Times = list[tuple[int, str, list[float]]]  # chips, what is special, seconds of CPU of a record in each block
+_OWN_PROGRAMS, _PAST = "programs of each chip", "which processes used one by one before"
 _CHIPS = (1, 2, 8, 32)
 _MOST_RATIO = 1.3
 _LOOKS = (4, 50)  # in which a reader of a ring reads a block of records
 _MEASURE = """
 import json, sys, time
-from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramRun, WorkloadRun
+from ttmem.model.events import Allocated, DeviceOpened, Extra, ProcessExited, ProgramRun, WorkloadRun
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.account.ledger import Ledger
@@ -31,8 +32,14 @@ CORES = (1 << 64) - 1
 class Loop:
     '''A cached operation on a mesh, over and over: allocate its output, run its programs, free it.'''
 
-    def __init__(self, count, per_chip):
+    def __init__(self, count, per_chip, past):
         self.ledger = ledger = Ledger()
+        for number in range(count if past else 0):  # processes that used one chip each, so their peaks differ
+            other = ledger.source(0.0, ProcessInfo(2 + number, 1), "agent", Confidence.EXACT)
+            ledger.apply(0.0, other, DeviceOpened(0, ChipInfo(f"chip{number}")))
+            for kind in (Kind.DRAM, Kind.L1):
+                ledger.apply(0.0, other, Allocated(0, kind, 4096, 4096 * (1 + number), 0, 0, Extra(8192), 1))
+            ledger.apply(0.0, other, ProcessExited())
         self.source = source = ledger.source(0.0, ProcessInfo(1, 1), "agent", Confidence.EXACT)
         self.device = tuple(range(count)) if count > 1 else 0
         for number in range(count):
@@ -69,15 +76,16 @@ def resident():
         return int(file.read().split()[1]) * 4096
 
 if rounds:
-    loops = {(count, per_chip): Loop(count, per_chip) for count in chips for per_chip in (False, True)}
+    own, past = sys.argv[3:]
+    loops = {(count, what): Loop(count, what == own, what == past) for count in chips for what in ("", own, past)}
     for loop in loops.values():
         loop.operations(2000)
-    found = [[count, per_chip, []] for count, per_chip in loops]
+    found = [[count, what, []] for count, what in loops]
     for _ in range(rounds * 4):
         for entry, loop in zip(found, loops.values()):
             entry[2].append(loop.operations(2000))
 else:
-    loop, live = Loop(chips[0], False), 200_000
+    loop, live = Loop(chips[0], False, False), 200_000
     before = resident()
     for number in range(1000, 1000 + live):
         loop.take(number)
@@ -87,7 +95,7 @@ json.dump(found, sys.stdout)
 
 
 def _measure(chips: Sequence[int], rounds: int) -> Any:
-    command = [sys.executable, "-c", _MEASURE, ",".join(map(str, chips)), str(rounds)]
+    command = [sys.executable, "-c", _MEASURE, ",".join(map(str, chips)), str(rounds), _OWN_PROGRAMS, _PAST]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -103,17 +111,21 @@ def run(report: Report, folder: Path, rounds: int) -> None:
     for looks in _LOOKS:
         records = f"{mesh_rings.RECORDS // looks:,} records in a look"
         report.title(f"The same from an agent's ring into the account, as a server reads it, {records}")
-        _ratios(report, f"ring into the account, {records}: ", mesh_rings.measure(_CHIPS, rounds, looks))
+        times = [
+            (count, _OWN_PROGRAMS if per_chip else "", values)
+            for count, per_chip, values in mesh_rings.measure(_CHIPS, rounds, looks)
+        ]
+        _ratios(report, f"ring into the account, {records}: ", times)
 
 
 def _ratios(report: Report, what: str, times: Times) -> None:
-    one = {per_chip: values for count, per_chip, values in times if count == 1}
-    for per_chip in (False, True):
-        for count, kind, values in times:
-            if kind is not per_chip:
+    one = {special: values for count, special, values in times if count == 1}
+    for special, its_one in one.items():
+        for count, its_special, values in times:
+            if its_special != special:
                 continue
-            ratio = statistics.median(mine / its for mine, its in zip(values, one[per_chip]))
-            name = f"{count} chip{'s' * (count > 1)}" + ", programs of each chip" * per_chip
+            ratio = statistics.median(mine / its for mine, its in zip(values, its_one))
+            name = f"{count} chip{'s' * (count > 1)}" + (f", {special}" if special else "")
             report.figure(
                 f"{name}, us", f"{statistics.median(values) * 1e6:.2f}", f"{ratio:.2f} times that of one chip"
             )

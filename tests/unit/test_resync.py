@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice, pairwise
@@ -216,3 +218,54 @@ def test_other_clients_are_served_during_the_end_of_a_resync(tmp_path: Path, mon
         assert ledger.live_count() > 300
         wait_until(lambda: not events.turn())
         assert ledger.live_count() == 1
+
+
+_DYING = """
+import socket, sys
+from ttmem.model.events import Allocated, ResyncBegin, ResyncEnd
+from ttmem.model.kinds import Confidence, Kind
+from ttmem.wire import handshake
+from ttmem.wire.client_encode import encode
+
+held = [Allocated(0, Kind.DRAM, 4096 * place, 64, refs=1) for place in range(1, 501)]
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect(sys.argv[1])
+    line.sendall(handshake.hello("client", Confidence.EXACT))
+    line.sendall(b"".join(map(encode, [ResyncBegin(1), *held, ResyncEnd(1)])))
+    sys.stdin.read()
+    line.sendall(encode(ResyncBegin(2)) + encode(held[0]) + encode(ResyncEnd(2)))
+"""
+
+
+def test_a_client_that_dies_during_a_resync_does_not_hold_up_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had sent is applied in turns, before its exit."""
+    monkeypatch.setattr(resync, "STEP_ALLOCATIONS", 10)
+    ledger = Ledger()
+    sink = Sink(ledger, now=lambda: 1.0)
+    events = EventSockets(sink, Rings(sink))
+    seen: list[type] = []
+    with ExitStack() as stack:
+        stack.callback(events.close)
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(str(tmp_path / "events"))
+        server.listen()
+        server.setblocking(False)
+        events.listen(server)
+        client = subprocess.Popen([sys.executable, "-c", _DYING, str(tmp_path / "events")], stdin=subprocess.PIPE)
+        stack.enter_context(client)
+        wait_until(lambda: events.turn() or ledger.live_count() == 500)
+        client.communicate()
+        sink.add_observer(lambda time, source, event, allocation: seen.append(type(event)))
+        monkeypatch.setattr(sockets, "TURN_SECONDS", -1.0)  # a turn ends after one read, or after one step
+        most = 0
+        while ProcessExited not in seen:
+            before = len(seen)
+            events.turn()
+            most = max(most, len(seen) - before)
+        assert most < 10
+        assert seen.count(ResyncStep) > 20
+        assert seen[-2:] == [ResyncEnd, ProcessExited]
+    (process,) = ledger.departed
+    assert process.count == 1

@@ -69,7 +69,9 @@ class EventSockets:
         self._by_user: Counter[int | None] = Counter()  # connections
         self._over_limit: set[int | None] = set()  # users who were reported for too many connections
         self._reading: Connection | None = None  # the connection whose records are being applied
-        self._exiting: dict[Peer, None] = {}  # dead processes whose rings are not read to the end yet
+        # Dead processes whose connections are not read yet, with the bytes that are left to read, as far as known.
+        self._draining: dict[Peer, dict[Connection, int]] = {}
+        self._exiting: dict[Peer, None] = {}  # and those whose rings are not read to the end yet
 
     # -- called by the loop --------------------------------------------------------------------------------------
 
@@ -101,7 +103,7 @@ class EventSockets:
                         break
             elif fd in self._listeners:
                 self._accept(self._listeners[fd])
-        return bool(waiting or self._exiting)
+        return bool(waiting or self._draining or self._exiting)
 
     @property
     def unread_replies(self) -> int:
@@ -114,7 +116,7 @@ class EventSockets:
             self.accept_paused = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
-        if self._peers.check_unwatched() or self._exiting:
+        if self._peers.check_unwatched() or self._draining or self._exiting:
             self.apply_exits()
         return "new clients wait for file descriptors" if self.accept_paused else None
 
@@ -235,7 +237,7 @@ class EventSockets:
     def apply_exits(self, deadline: float | None = None) -> None:
         """Apply the exit of each process that died, after all events that it had sent (rule 3).
 
-        The rest of a ring may take seconds to read, so rings of dead processes are read in turns.
+        The rest of a ring, or the end of a resync, may take seconds, so this is done in turns.
         """
         if deadline is None:
             deadline = monotonic() + TURN_SECONDS
@@ -245,10 +247,14 @@ class EventSockets:
                 continue
             for listener in self._listeners.values():
                 self._accept(listener)  # the process may have connected, sent and died before it was accepted
-            for connection in list(peer.connections):
-                self._drain(connection)
-            self._peers.remember_dead(peer)
-            self._exiting[peer] = None
+            self._draining[peer] = {}
+        for peer, left in list(self._draining.items()):
+            if self._drained(peer, left, deadline):
+                del self._draining[peer]
+                self._peers.remember_dead(peer)
+                self._exiting[peer] = None
+            if monotonic() > deadline:
+                return
         for peer in list(self._exiting):
             del self._exiting[peer]
             if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
@@ -264,16 +270,24 @@ class EventSockets:
         self._rings.follow(deadline)
         self.apply_exits(deadline)
 
-    def _drain(self, connection: Connection) -> None:
-        """Read the bytes that are waiting now. Other processes may continue to send on the same connection."""
-        if connection.pending is not None:
-            self._read_safely(connection)
-        left = connection.waiting_bytes() if connection.open else 0
-        while left > 0:
-            count = self._read_safely(connection)
-            if count <= 0:
-                return
-            left -= count
+    def _drained(self, peer: Peer, left: dict[Connection, int], deadline: float) -> bool:
+        """Read what a dead process had sent; False if there is more at the deadline.
+
+        Other processes may continue to send on the same connections, so only the bytes that were there at first count.
+        """
+        for connection in list(peer.connections):
+            while connection.pending is not None or left.get(connection) != 0:
+                if connection.pending is not None:
+                    self._read_safely(connection, deadline)
+                elif connection not in left:
+                    left[connection] = connection.waiting_bytes() if connection.open else 0
+                    continue
+                else:
+                    count = self._read_safely(connection, deadline)
+                    left[connection] = max(0, left[connection] - count) if count > 0 else 0
+                if monotonic() > deadline:
+                    return False
+        return True
 
     def _exit(self, peer: Peer) -> None:
         for connection in peer.connections:
