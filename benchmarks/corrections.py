@@ -84,14 +84,14 @@ class _Agent:
         return source
 
     def open_meshes(self) -> None:
-        """Open all meshes with all chips, and allocate a buffer on each."""
+        """Open all meshes with all chips, each in an order of its own, and allocate a buffer on each."""
         for chip in range(_CHIPS):
             self.memory.put_chip(chip, unique_id=77000 + chip, number=chip, arch=2, board=3)
         bank = {"size": 1 << 30, "banks": 12, "unit": 32}
-        every = self.memory.chip_list(range(_CHIPS))
         for mesh in range(_MESHES):
+            chips = self.memory.chip_list([(mesh + chip) % _CHIPS for chip in range(_CHIPS)])
             self.memory.put_mesh(
-                mesh, [bank, bank, bank, bank, bank], turn=2, state=1, mesh_id=mesh, parent=mesh, chips=every,
+                mesh, [bank, bank, bank, bank, bank], turn=2, state=1, mesh_id=mesh, parent=mesh, chips=chips,
                 chip_count=_CHIPS, arch=2, l1_size=1499136, l1_base=104928, opened=self.head + 1,
             )  # fmt: skip
             self.memory.append(RingEvent.OPENED, mesh=mesh, time=_now())
