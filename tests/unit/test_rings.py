@@ -685,6 +685,34 @@ def test_a_process_that_runs_another_program(agents: Callable[[], Agent], reader
     assert reader.rings.counts() == (5, 0)
 
 
+def test_an_invalid_ring_whose_successor_has_other_chips(agents: Callable[[], Agent]) -> None:
+    """A living process on the same chip shares it with no other from then on; its newest records are of a later turn."""
+    looks = 0
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        assert looks < 10_000, "it never comes to an end"
+        return 0.0
+
+    reader = Reader(clock)
+    bad, good, successor = agents(), agents(), agents()
+    good.chip(0, 555, 0)
+    reader.adopt(bad, 1)
+    source = reader.adopt(good, 2)
+    for agent in (bad, good):
+        agent.opened()
+    reader.follow()
+    bad.record(99)
+    good.clock += 10**12
+    good.allocate(0, 100)
+    reader.adopt(successor, 1)
+    reader.rings.end()
+    assert len(reader.warnings) == 1
+    assert reader.sizes(source) == [100]
+    reader.close()
+
+
 def test_memory_that_is_handed_over_faster_than_it_is_read(agents: Callable[[], Agent], reader: Reader) -> None:
     made = [agents() for _ in range(7)]
     for agent in made[:5]:

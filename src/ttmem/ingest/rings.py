@@ -407,7 +407,7 @@ class Rings:
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
         """Has it something to apply in this turn?"""
         mine = self._followers.get(peer) is follower and follower.fold.loaded
-        return mine and follower.fold.next_time <= follower.until(self._turn)
+        return mine and follower.fold.next_time <= self._turn
 
     def _waits_for_more(self, peer: Peer, follower: FollowedRing) -> bool:
         fold = follower.fold
