@@ -194,12 +194,12 @@ def test_records_that_are_written_while_the_table_is_copied(reading: Reading, mo
     assert len(copy.records()) == TABLE
 
 
-def test_the_larger_a_table_the_fewer_times_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_larger_a_table_or_a_ring_the_fewer_times_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner may write so fast, or say so, that each copy is too old. Others wait meanwhile."""
-    monkeypatch.setattr(table_copy, "_MOST_COPIED_BYTES", 64 * RECORD_SIZE)
+    monkeypatch.setattr(table_copy, "_MOST_COPIED_BYTES", 128 * RECORD_SIZE)
     copies = []
-    for slots in (8, 32):
-        with closing(RingMemory(table=slots)) as memory, closing(memory.open()) as ring:
+    for slots, records in ((8, 8), (57, 8), (8, 57)):
+        with closing(RingMemory(table=slots, slots=records)) as memory, closing(memory.open()) as ring:
             memory.put(table_high=slots)
             rows, count = ring.table_rows, 0
 
@@ -214,4 +214,4 @@ def test_the_larger_a_table_the_fewer_times_it_is_copied(monkeypatch: pytest.Mon
             with pytest.raises(RingError):
                 copy_table(ring)
             copies.append(count)
-    assert copies == [8, 2]
+    assert copies == [9, 2, 2], "a ring of 8 records has 7 that can be read"

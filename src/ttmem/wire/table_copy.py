@@ -177,13 +177,13 @@ def copy_table(ring: Ring) -> TableCopy:
         # Read the newest record again: the agent changes the table after the record, and may not have done so yet.
         ring.cursor = max(0, ring.head - 1)
         rows = ring.table_rows()
-        lost, records = ring.read(ring.slots)
+        lost, records = ring.read_raw(ring.slots)
         if lost:  # the ring was overwritten meanwhile
             attempts += 1
-            copied += len(rows)
+            copied += len(rows) + len(records)
             continue
         copy = TableCopy(rows, ring.cursor, ring.table_slots)
-        for record in records:
+        for record in RECORD.iter_unpack(records):
             copy.apply(Record._make(record))
         return copy
     raise RingError("the live table changes faster than it can be copied")
