@@ -198,7 +198,7 @@ class NaiveAccount:
         self.recent: dict[Key, Best] = {}
         self.high: dict[Key, int] = {}
         self.reserved_peak: dict[Key, int] = {}
-        self.ran: dict[str, dict[int, Running]] = {}  # chip -> core -> program run last there
+        self.ran: dict[str, dict[tuple[int, Voice], Running]] = {}  # chip -> core and voice -> program run last there
         self._time = 0.0
         self._device: Device = 0  # device of the current event, as in the event
         self._full = False  # whether the process had reached its limit of allocations before the event
@@ -263,14 +263,17 @@ class NaiveAccount:
         return used
 
     def resident(self, chip: str, kind: Kind) -> int | None:
-        """Rule 9: bytes of the program that ran last on each core; None if no launch was seen, or cores are unknown."""
+        """Rule 9: bytes of the program that ran last on each core; None if no launch was seen, or cores are unknown.
+
+        Of a kind, only those of the source that counts (rule 12).
+        """
         if chip not in self.ran:
             return None
         total = 0
         for program in set(self.ran[chip].values()):
-            cores = {core for core, last in self.ran[chip].items() if last == program}
+            cores = {core for (core, _), last in self.ran[chip].items() if last == program}
             for item in self._parts(program):
-                if item.kind is kind:
+                if item.kind is kind and self._believed[item.voice.party, chip, kind] is item.voice:
                     mine = _cores(item.extra.cores) if item.extra else set()
                     if not mine:
                         return None
@@ -424,7 +427,12 @@ class NaiveAccount:
         program = Running(voice, self._device, event.device, event.program)
         voice.launched.add(program[1:])
         chip = self.ran.setdefault(voice.party.numbers[event.device], {})
-        chip.update(dict.fromkeys(_cores(event.cores), program))
+        cores = _cores(event.cores)
+        # Two sources of one process report the same launches: a launch of one does not remove programs of the other.
+        for core, other in list(chip):
+            if core in cores and other.party is not voice.party:
+                del chip[core, other]
+        chip.update({(core, voice): program for core in cores})
 
     def _on_WorkloadRun(self, voice: Voice, event: ev.WorkloadRun) -> None:
         for run in event.runs:
@@ -442,8 +450,8 @@ class NaiveAccount:
     def _forget_program(self, program: Running) -> None:
         program.voice.launched.discard(program[1:])
         for cores in self.ran.values():
-            for core in [core for core, last in cores.items() if last == program]:
-                del cores[core]
+            for place in [place for place, last in cores.items() if last == program]:
+                del cores[place]
 
     # -- chips and devices ---------------------------------------------------------------------------------------
 
@@ -485,8 +493,8 @@ class NaiveAccount:
     def _on_ResyncBegin(self, voice: Voice, event: ev.ResyncBegin) -> None:
         voice.generation, voice.confirmed, voice.renewed = event.generation, [], set()
         for cores in self.ran.values():
-            for core in [core for core, last in cores.items() if last.voice is voice]:
-                del cores[core]
+            for place in [place for place, last in cores.items() if last.voice is voice]:
+                del cores[place]
 
     def _on_ResyncEnd(self, voice: Voice, event: ev.ResyncEnd) -> None:
         if voice.generation != event.generation:
