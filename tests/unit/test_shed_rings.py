@@ -50,6 +50,11 @@ class Ticking(Reader):
         (found,) = [one for one in self.rings._followers.values() if one.source is source]
         return found.fold.lost
 
+    def read_of(self, source: Source) -> int:
+        """The number of the last record that was read."""
+        (found,) = [one for one in self.rings._followers.values() if one.source is source]
+        return found.fold.ring.cursor
+
 
 @pytest.fixture
 def ticking() -> Iterator[Ticking]:
@@ -81,6 +86,84 @@ def test_a_ring_that_is_overwritten_is_shed(agent: Agent, ticking: Ticking) -> N
     ticking.tick(25)
     assert ticking.sizes(source) == [100], "it is renewed once a second"
     assert ticking.lost_of(source) > lost
+
+
+SLICE = 4  # records that a slow reader reads in a tick
+HALF = SLOTS // 2
+
+
+class Slow(Ticking):
+    """A reader that has time for one slice in a tick."""
+
+    def tick(self, count: int = 1, *, read: bool = True) -> None:
+        for _ in range(count):
+            self.clock.now += _TICK_SECONDS
+            self.rings.tick()
+            if read:
+                self.rings.follow(self.clock.now)
+            else:  # others take all the time
+                for follower in self.rings._followers.values():
+                    follower.begin_turn()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", SLICE)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", SLICE)
+    made = Slow()
+    made.clock.step = 1e-6  # reading takes time
+    yield made
+    made.rings.close()
+
+
+def test_a_ring_that_stays_more_than_half_full_is_shed(agent: Agent, slow: Slow) -> None:
+    source = slow.adopt(agent)
+    agent.opened()
+    slow.tick(2)
+    agent.churn(HALF + 2)
+    slow.tick()
+    assert not source.shed, "it may become emptier"
+    agent.churn(SLICE)
+    slow.tick()
+    assert source.shed
+    assert slow.lost_of(source) == HALF + 2, "what was unread is skipped; nothing was overwritten"
+    slow.tick()  # renews it for the first time
+    agent.allocate(0, 100)
+    slow.tick(5)
+    assert slow.sizes(source) == [], "it is not read"
+    assert source.unread == 1
+
+
+def test_a_ring_that_becomes_emptier_is_read(agent: Agent, slow: Slow) -> None:
+    source = slow.adopt(agent)
+    agent.opened()
+    slow.tick(2)
+    agent.churn(SLOTS - 2)
+    looks: list[int] = []
+    while not looks or source.unread:
+        looks.append(agent.head - slow.read_of(source))
+        slow.tick()
+        assert not source.shed
+        if len(looks) < 3:
+            agent.churn(SLICE - 2)
+    assert looks[:2] == [SLOTS - 2, SLOTS - 4], "twice more than half full"
+    assert slow.lost_of(source) == 0
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["no time for it", "half full"])
+def test_a_ring_is_not_shed(agent: Agent, slow: Slow, read: bool) -> None:
+    """It may be half full for long. If others took all the time, it is unknown whether it is written too fast."""
+    source = slow.adopt(agent)
+    agent.opened()
+    slow.tick(2)
+    agent.churn(HALF if read else HALF + 2)
+    for _ in range(20):
+        slow.tick(read=read)
+        if read:
+            agent.churn(SLICE)
+        assert not source.shed
+    assert source.unread > 0, "the ring never became empty"
+    assert slow.lost_of(source) == 0
 
 
 def test_it_is_read_again_when_it_is_written_slowly(agent: Agent, ticking: Ticking) -> None:
