@@ -13,6 +13,7 @@ from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
 from ttmem.model.kinds import KINDS, POOL_OF, Kind, Pool
+from ttmem.model.schema import OpenPhaseRow
 from ttmem.wire.agent_ring import PROGRAM_FRAME, Record
 
 # Chips of an agent, and the meshes that it opens first.
@@ -42,6 +43,8 @@ class Truth:
         self.reserved: dict[Corner, int] = defaultdict(int)
         self.reserved_peak: dict[Corner, int] = defaultdict(int)
         self.phases: dict[tuple[int, int], dict[Corner, int]] = {}
+        self.begins: dict[tuple[int, int], dict[Corner, int]] = {}
+        self.began: dict[tuple[int, int], int] = {}  # the agent's time
 
     def add(self, pid: int, agent: MeteredAgent, record: Record, sign: int = 1) -> None:
         """A process has something more on each chip of a mesh, or something less."""
@@ -70,15 +73,20 @@ class Truth:
             self.reserved[everyone] -= self.reserved.pop(corner)
             for highest in (self.peak, self.recent, self.reserved_peak):
                 highest.pop(corner, None)
-        for key in [key for key in self.phases if key[0] == pid]:
-            del self.phases[key]
+        for owner, ident in [key for key in self.phases if key[0] == pid]:
+            self.end(owner, ident)
 
     def reset(self) -> None:
         self.recent = defaultdict(int, self.used)
 
-    def begin(self, pid: int, ident: int) -> None:
+    def begin(self, pid: int, ident: int, time: int) -> None:
         mine = {corner: used for corner, used in self.used.items() if corner[0] == pid}
         self.phases[pid, ident] = defaultdict(int, mine)
+        self.begins[pid, ident] = mine
+        self.began[pid, ident] = time
+
+    def end(self, pid: int, ident: int) -> None:
+        del self.phases[pid, ident], self.begins[pid, ident], self.began[pid, ident]
 
 
 def totals(ledger: Ledger, sources: dict[int, Source]) -> dict[Corner, Total]:
@@ -118,12 +126,16 @@ def compare(ledger: Ledger, sources: dict[int, Source], truth: Truth, shared: bo
     for (pid, ident), peaks in truth.phases.items():
         process = sources[pid].process
         phase = process.phases.open[sources[pid], ident]
-        rows: dict[Corner, int] = {
-            (pid, int(row["chip"]), Pool if "pool" in row else Kind, row.get("pool") or row.get("kind")): row["peak"]
+        rows: dict[Corner, OpenPhaseRow] = {
+            (pid, int(row["chip"]), Pool if "pool" in row else Kind, row.get("pool") or row.get("kind")): row
             for row in process.phases.rows(phase)
         }
+        assert phase.began == pytest.approx(truth.began[pid, ident] / 1e9, abs=1e-6)
         for (_, chip, sort, what), real in peaks.items():
-            known_peak = rows.get((pid, chip, sort, label_of(what)), 0)
+            row = rows.get((pid, chip, sort, label_of(what)))
+            known_begin, known_peak, end = (row["begin"], row["peak"], row["end"]) if row else (0, 0, 0)
+            assert known_begin == truth.begins[pid, ident].get((pid, chip, sort, what), 0), (ident, chip, what)
+            assert end == truth.used[pid, chip, sort, what], (ident, chip, what)
             if what is Pool.SYSTEM and not phase.complete:
                 assert known_peak <= real, (ident, chip)
             else:
@@ -172,11 +184,11 @@ class Workload:
             self._phases += 1
             parent = dice.choice([0, *agent.open_phases])
             agent.begin_phase(self._phases, dice.choice(("prefill", "decode")), parent)
-            self.truth.begin(self.pid, self._phases)
+            self.truth.begin(self.pid, self._phases, agent.clock)
         elif agent.open_phases:
             ident = agent.open_phases[-1]
             agent.end_phase(ident)
-            del self.truth.phases[self.pid, ident]
+            self.truth.end(self.pid, ident)
 
     def _mesh(self, index: int) -> None:
         """Close a mesh, or open one with an index that another mesh may have had."""
