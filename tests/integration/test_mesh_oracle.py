@@ -115,6 +115,7 @@ def test_two_processes_with_half_of_the_chips_each(
         last: dict[int, list[dict[str, Any]]] = {}  # the meshes of each process
         seen = {program.pid: Counter[str]() for program, _ in running}
         most_meshes = dict.fromkeys(seen, 0)
+        compared_live = Counter[int]()  # by process
         for records in zip_longest(*(program.records() for program, _ in running)):
             collector.drain()
             for (program, expected), record in zip(running, records, strict=True):
@@ -132,9 +133,14 @@ def test_two_processes_with_half_of_the_chips_each(
                     programs[program.pid] = Programs(oracles[program.pid])
             for pid, oracle in oracles.items():  # a step of one does not change the chips of the other
                 oracle.compare(last[pid])
+                if oracle.compared % LOOK_CLOSELY == 0:
+                    oracle.look_closely(alone=False)
+                    compared_live[pid] += len(oracle.agent.live_in_table())
+                oracle.nothing_odd()
             for (program, _), record in zip(running, records, strict=True):
                 if record is not None:
                     programs[program.pid].compare(record)
+        assert all(compared_live[pid] for pid in seen), "of each process, something was live in a close look"
         for oracle in oracles.values():
             oracle.look_closely()
             oracle.nothing_odd()
