@@ -686,7 +686,7 @@ def test_a_process_that_runs_another_program(agents: Callable[[], Agent], reader
 
 
 def test_an_invalid_ring_whose_successor_has_other_chips(agents: Callable[[], Agent]) -> None:
-    """A living process on the same chip shares it with no other from then on; its newest records are of a later turn."""
+    """A living process on the same chip shares it with no other from then on. Its newest records are later."""
     looks = 0
 
     def clock() -> float:
