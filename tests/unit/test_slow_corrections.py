@@ -364,3 +364,26 @@ def test_a_process_exits_after_older_records_of_others(agents: Agents) -> None:
     total = reader.ledger.chips["555"].kinds[Kind.DRAM]
     reader.rings.close()
     assert (total.used, total.peak.value, total.peak.limit) == (0, 1100, None)
+
+
+def test_a_process_exits_after_its_corrections_and_older_records_of_others(agents: Agents, slow: Slow) -> None:
+    """Others pass its corrections, so they are not read together with it. Their records still count before its exit."""
+    heavy, light = agents(), agents()
+    slow.adopt(light, 2)
+    light.take(1, 100, Kind.DRAM, 0)
+    slow.tick(4)
+    source = slow.adopt(heavy)
+    shed(heavy, source, slow)
+    for slot in range(60):
+        heavy.take(slot, 50, Kind.DRAM, 0)
+    slow.clock.now += 5
+    while not slow.follower(1).fold.apart:
+        slow.tick()
+    now(light).take(2, 1000, Kind.DRAM, 0)  # 4100 on the chip
+    now(light).give_back(2)
+    while not slow.rings.finish(1, 0.0):  # type: ignore[arg-type]
+        pass
+    slow.sink.apply(slow.sink.now(), source, ProcessExited())
+    slow.tick(4)
+    assert slow.dram().used == 100
+    assert slow.dram().peak.value <= 4100 <= slow.dram().peak.at_most

@@ -393,15 +393,15 @@ class Rings:
             if self._clock() > deadline:
                 break
         for peer, follower in group:
-            if self._followers.get(peer) is follower and follower.read_to_its_end and self._may_end(follower, group):
+            if self._followers.get(peer) is follower and follower.read_to_its_end and self._may_end(follower):
                 self._ended(peer, follower)
 
-    def _may_end(self, ended: FollowedRing, group: list[tuple[Peer, FollowedRing]]) -> bool:
-        """Are all older records of the rings of a group applied? They count before the exit of the process."""
+    def _may_end(self, ended: FollowedRing) -> bool:
+        """Are all older records of others on its chips applied? They count before the exit of the process."""
         return ended.late or not any(
             follower.fold.next_time <= ended.ended if follower.fold.loaded else self._pending(peer, follower)
-            for peer, follower in group
-            if self._followers.get(peer) is follower and not follower.fold.apart
+            for peer, follower in list(self._followers.items())
+            if follower is not ended and not follower.fold.apart and not ended.chips.isdisjoint(follower.chips)
         )
 
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
