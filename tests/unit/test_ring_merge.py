@@ -20,8 +20,9 @@ from tests.whole_account import everything
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
 from ttmem.ingest import rings
+from ttmem.ingest.followed_ring import FollowedRing
 from ttmem.ingest.ring_merge import in_order
-from ttmem.ingest.rings import FollowedRing, Rings
+from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.model.identity import ProcessInfo
 from ttmem.model.kinds import Confidence, Kind

@@ -13,7 +13,7 @@ import pytest
 from tests.metered_agent import MeteredAgent
 from tests.scripted_agent import SLOTS, Agent, Reader
 from ttmem.account.entities import Source
-from ttmem.ingest import ring_fold, rings
+from ttmem.ingest import followed_ring, ring_fold, rings
 from ttmem.ingest.shed_rings import ShedState
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import Ring, RingEvent
@@ -316,7 +316,7 @@ class Dying(Ticking):
 def dying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dying]:
     monkeypatch.setattr(rings, "_SLICE_RECORDS", 1)
     monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 1)
-    monkeypatch.setattr(rings, "_LAST_SECONDS", 4 * _TICK_SECONDS)
+    monkeypatch.setattr(followed_ring, "LAST_SECONDS", 4 * _TICK_SECONDS)
     made = Dying()
     made.clock.step = 1e-9
     yield made

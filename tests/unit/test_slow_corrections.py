@@ -14,9 +14,9 @@ from tests.scripted_agent import SLOTS
 from tests.unit.test_shed_rings import _TICK_SECONDS, Ticking
 from ttmem.account.entities import Source
 from ttmem.account.totals import Total
-from ttmem.ingest import ring_fold, rings
+from ttmem.ingest import ring_fold
+from ttmem.ingest.followed_ring import PATIENT_TICKS, FollowedRing
 from ttmem.ingest.ring_fold import RingFold
-from ttmem.ingest.rings import FollowedRing
 from ttmem.model.events import PeaksReset, ProcessExited
 from ttmem.model.kinds import Kind, Pool
 
@@ -129,7 +129,7 @@ def test_others_do_not_wait_for_long_corrections(agents: Agents, slow: Slow) -> 
         now(light).churn(2, slot=2)
         slow.tick()
         ticks += 1
-        assert lights.unread <= 2 * (rings._PATIENT_TICKS + 2)
+        assert lights.unread <= 2 * (PATIENT_TICKS + 2)
     assert ticks > 10
     assert slow.follower(2).fold.lost == 0
     assert not lights.shed

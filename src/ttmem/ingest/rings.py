@@ -20,13 +20,14 @@ from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic, th
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
+from ttmem.ingest.followed_ring import FollowedRing
 from ttmem.ingest.ring_fold import COUNTERS, RingFold
 from ttmem.ingest.ring_listener import NoListener, RingListener
 from ttmem.ingest.ring_merge import in_order
-from ttmem.ingest.shed_rings import ReadingCost, ShedState
+from ttmem.ingest.shed_rings import ReadingCost
 from ttmem.ingest.sink import Sink
 from ttmem.model.events import DeviceClosed, Rejected
-from ttmem.wire.agent_ring import Ring, RingError, chip_id
+from ttmem.wire.agent_ring import Ring, RingError
 
 if TYPE_CHECKING:
     from ttmem.ingest.peers import Peer
@@ -34,110 +35,9 @@ if TYPE_CHECKING:
 _SLICE_RECORDS = 1024  # of a ring
 _GROUP_RECORDS = 4096  # of all rings that are read together
 _LEAST_SLICE_RECORDS = 64  # of each of them
-_ALL_TIMES = 1 << 64
 _MAX_SUCCESSORS = 4  # rings of one process that wait until the one before is read
-_LAST_SECONDS = 1.0  # to read a ring to its end, for a reader that sheds rings
 _RENEWALS_SECONDS = 0.01  # in a tick, until no further ring is renewed: the copy of a large table takes 7 ms
 _RENEWALS_SHARE = 0.2  # of the time, for the copies of all rings
-_PATIENT_TICKS = 2  # so long others wait for the corrections of a ring with which they share chips
-
-
-class FollowedRing:
-    """One agent's ring, the source of its events, and how much time was spent on it."""
-
-    __slots__ = (
-        "_applied", "_chips_used", "_correcting_ticks", "_due", "_goal", "chips", "end", "ended", "fold", "inode",
-        "last_read", "late", "shares_chips", "shedding", "source", "spent",
-    )  # fmt: skip
-
-    def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
-        self.fold = fold
-        self.source = source
-        self.inode = inode  # of its memory
-        self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
-        self.ended = 0  # the agent's time at which that became known
-        self.late = False  # it was not read to its end in time
-        self.shares_chips = False  # with another process, as far as is known in this turn
-        self.spent = 0.0  # seconds in this tick
-        self.last_read = 0  # number of the slice in which it was read last
-        self.shedding = ShedState(fold.ring)
-        self._applied = 0  # records, before this tick
-        self._goal = 0  # the last record to read in this turn
-        self._due: float | None = None  # when its end must be reached; known one tick after the end
-        self.chips: frozenset[str] = frozenset()  # as of this turn
-        self._chips_used = 0
-        self._correcting_ticks = 0
-
-    def look_at_chips(self) -> None:
-        """Find the chips that its process uses."""
-        ring = self.fold.ring
-        used = min(ring.field("chips_used"), ring.chip_count)
-        if used != self._chips_used:
-            self.chips = frozenset(chip_id(ring.chip(index)) for index in range(used))
-            self._chips_used = used
-
-    @property
-    def read_to_its_end(self) -> bool:
-        return self.end is not None and self.fold.ring.cursor >= self.end and not self.fold.loaded
-
-    def end_here(self) -> None:
-        """Do not read what is written from now on: a process that lives on may write for ever."""
-        if self.end is None:
-            self.end, self.ended = self.fold.ring.head, clock_gettime_ns(CLOCK_MONOTONIC)
-        if self.shedding.shed:
-            self.shedding.follow_again()
-            self.fold.catch_up(skip=self.fold.apart and self.fold.ring.cursor < self.end)
-
-    def look_at_end(self, now: float) -> None:
-        """Called in each tick once its end is known. Its records, and then its live table, have so much time."""
-        if self._due is None:
-            self._due = now + _LAST_SECONDS
-        self.late = now >= self._due
-        if now >= self._due + _LAST_SECONDS:
-            self.fold.cut_short()
-
-    def look_at_corrections(self, now: float) -> None:
-        """Called in each tick. Others that share its chips do not wait long for its corrections."""
-        self._correcting_ticks = self._correcting_ticks + 1 if self.fold.correcting else 0
-        if self._correcting_ticks > _PATIENT_TICKS and not self.fold.apart:
-            if self.end is None:
-                self.shedding.begin(self.fold.ring.head, now)
-            self.fold.let_others_pass(skip=self.end is None or self.fold.ring.cursor < self.end)
-
-    def load(self, limit: int) -> None:
-        """Read at most so many records, or what is left at the end if that is late."""
-        self.fold.load(limit, late=self.late)
-        if not self.fold.loaded:
-            self._goal = self.fold.ring.cursor  # its writer misleads the reader: no other ring waits for it
-
-    def begin_turn(self) -> None:
-        """Read up to the newest record of now: a process that goes on writing would keep the reader busy for ever."""
-        self._goal = self.fold.look()
-        self.note()
-
-    def note(self) -> None:
-        """Note in the account how much is not read yet."""
-        self.source.unread, self.source.shed = self.fold.unread, self.shedding.shed
-
-    def had_records(self) -> bool:
-        """Were records of it read since the last call? A look that finds none, or a renewal, needs no share."""
-        before, self._applied = self._applied, self.fold.applied
-        return self._applied > before
-
-    def has_more(self) -> bool:
-        """Are there records to read in this turn that are not loaded yet?"""
-        return self.fold.ring.cursor < self._goal and not self.shedding.shed
-
-    def until(self, now: int) -> int:
-        """Up to which agent's time its records are applied in a turn that began ``now``.
-
-        Records that were written since then may be younger than unread ones of another process on the same chips.
-        """
-        return now if self.shares_chips else _ALL_TIMES
-
-    def pending(self, now: int) -> bool:
-        """Is there anything left to read or to apply in this turn?"""
-        return self.has_more() or (self.fold.loaded and self.fold.next_time <= self.until(now))
 
 
 class Rings:
@@ -239,7 +139,7 @@ class Rings:
         """The process is dead: read the rest of its ring, then close it. False if there is more to read.
 
         Rings that share chips with it are read as well, as far as their records are older. A process that gives all
-        its records old times can delay the end by `_LAST_SECONDS`, and no longer.
+        its records old times can delay the end by `followed_ring.LAST_SECONDS`, and no longer.
         """
         started: set[Peer] = set()
         while True:
