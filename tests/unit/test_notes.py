@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
+from tests.screens import lines, model_of
 from tests.snapshots import Account, driver_chip, machine
 from ttmem.documents import unknown_rows as blank
 from ttmem.documents.merge import merge
 from ttmem.model import schema
 from ttmem.show.smi_screen import render
 from ttmem.show.text import Style
+from ttmem.show.top.parts.rows import Characters, Size, View
+from ttmem.show.top.views.overview import Overview
+from ttmem.show.top.views.processes import Processes
 
 MIB = 1 << 20
 
@@ -72,6 +77,14 @@ def test_a_process_that_writes_too_fast() -> None:
         "between they are old; 12,345 records are not read yet"
     )
     assert note["text"] in " ".join(render(merged, Style(100)).split())
+
+
+@pytest.mark.parametrize("make", [Overview, Processes])
+def test_the_dashboard_shows_a_process_that_writes_too_fast(make: Callable[[], View]) -> None:
+    """The overview shows the most important note, the view of processes the notes of the chosen process."""
+    merged = merge(behind(12345, True), machine())
+    text = " ".join(" ".join(lines(make().rows(model_of(merged), Size(200, 40), Characters()))).split())
+    assert merged["notes"][0]["text"] in text
 
 
 def test_a_burst_that_is_still_read_needs_no_note() -> None:

@@ -163,7 +163,7 @@ function poolOf(document: Breakdown | null, pool: string) {
   return document?.pools.find((one) => one.pool === pool) ?? null;
 }
 
-function breakdownColumns(by: Key, whole: number): TableColumn<BreakdownRow>[] {
+export function breakdownColumns(by: Key, whole: number): TableColumn<BreakdownRow>[] {
   return [
     { key: by, label: KEYS.find(([key]) => key === by)?.[1] ?? by, value: (row) => row[by] ?? null, render: (row) => <span class="clip" title={row[by] ?? ""}>{row[by] ?? "not known"}</span>, wide: true },
     bytesColumn("per_chip", "per chip", (row) => row.per_chip, "bytes on the chip that has most of this row"),
@@ -176,7 +176,7 @@ function breakdownColumns(by: Key, whole: number): TableColumn<BreakdownRow>[] {
   ];
 }
 
-function allocationColumns({ names, snapshot }: ViewProps): TableColumn<AllocationRow>[] {
+export function allocationColumns({ names, snapshot }: Pick<ViewProps, "names" | "snapshot">): TableColumn<AllocationRow>[] {
   const now = Date.parse(snapshot.time);
   const chips = (row: AllocationRow) => chipList([...row.chips, ...row.other_chips].flatMap((id) => names.number.get(id) ?? []));
   return [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** All processes, and what the chosen one has on each chip. */
-import type { ChipShare, EndedPhase, Phases, ProcessRow } from "../documents";
-import { exact, lowerLimit } from "../parts/format";
+import type { ChipShare, EndedPhase, Phases, ProcessPhases, ProcessRow } from "../documents";
+import { exact, grouped, lowerLimit, plural } from "../parts/format";
 import { Table, type TableColumn } from "../parts/table";
 import { bytesColumn, peakColumn } from "../parts/table_columns";
 import { useDocument } from "./live_data";
@@ -78,9 +78,15 @@ function Shares({ process, props }: { process: ProcessRow; props: ViewProps }) {
 
 function PhasesPanel({ pid }: { pid: number }) {
   const phases = useDocument<Phases>(`phases?pid=${pid}`, PHASES_MS).data;
-  const open = phases?.processes.flatMap((one) => one.open) ?? [];
-  const ended = phases?.processes.flatMap((one) => one.ended) ?? [];
-  if (open.length + ended.length === 0) return null;
+  return <PhasesSection processes={phases?.processes ?? []} />;
+}
+
+/** The phases of processes, and how many are not listed. Null if there are none of either. */
+export function PhasesSection({ processes }: { processes: readonly ProcessPhases[] }) {
+  const open = processes.flatMap((one) => one.open);
+  const ended = processes.flatMap((one) => one.ended);
+  const unlisted = unlistedPhases(processes);
+  if (open.length + ended.length === 0 && unlisted === "") return null;
   return (
     <section class="panel">
       <h2>
@@ -99,8 +105,22 @@ function PhasesPanel({ pid }: { pid: number }) {
           phasePeak("l1", "peak L1 buffers per chip"),
         ]}
       />
+      {unlisted !== "" && <p class="live-soft">{unlisted}</p>}
     </section>
   );
+}
+
+/** What the list of phases lacks, in sentences; "" if it is complete. `left_out` counts losses, not different phases. */
+export function unlistedPhases(processes: readonly { missed: number; left_out: number }[]): string {
+  const sum = (name: "missed" | "left_out") => processes.reduce((total, one) => total + one[name], 0);
+  const [missed, leftOut] = [sum("missed"), sum("left_out")];
+  const sentences: string[] = [];
+  if (missed > 0) sentences.push(`${plural(missed, "phase")} began and ended among lost records.`);
+  if (leftOut > 0) {
+    const times = leftOut === 1 ? "once" : `${grouped(leftOut)} times`;
+    sentences.push(`Data of phases was left out ${times}, because a limit was reached.`);
+  }
+  return sentences.join(" ");
 }
 
 /** A run of a phase that was not observed completely may have had a higher peak. */
