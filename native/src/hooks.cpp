@@ -304,6 +304,13 @@ void ttmem_clear_cache(void* self) {
     report(metal, agent, [&] { agent->cache_cleared(self); });
 }
 
-// -- for benchmarks -------------------------------------------------------------------------------------------------
+// -- for benchmarks and tests ---------------------------------------------------------------------------------------
 
 TTMEM_EXPORT void ttmem_agent_pause(int pause) { ttmem::of_process.paused.store(pause != 0); }
+
+// 1 if the agent loads the fields of a Buffer itself, 0 if it calls the functions that return them, -1 if no
+// libtt_metal is known yet. Of several copies, the first.
+TTMEM_EXPORT int ttmem_agent_reads_fields() {
+    bool known = __atomic_load_n(&ttmem::first_copy.end, __ATOMIC_ACQUIRE) != 0;
+    return known ? ttmem::first_copy.fields.known : -1;
+}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -113,6 +114,7 @@ private:
         release(inside ? nullptr : static_cast<void*>(text.data()));
     }
 };
+static_assert(offsetof(Metal, fields) + sizeof(BufferFields) <= 128, "two cache lines");
 
 // Does this copy lack the functions that the substitute is for, and has it those that the substitute needs?
 bool applies(const Metal& metal, Substitute substitute) noexcept;

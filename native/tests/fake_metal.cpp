@@ -9,6 +9,11 @@
 //   FAKE_BEFORE_79           a wheel that inlines some functions, and has older ones
 //   FAKE_BEFORE_75           the same, without scratchpads, and with a list behind the allocator's statistics
 //   FAKE_MOVED_FIELDS        a wheel with the fields of a Buffer elsewhere
+//   FAKE_INNER_FIELDS        a wheel with these fields in an object of their own, as since 0.79; a flag says
+//                            whether the address is among them
+//   FAKE_COMPUTED_SIZE       a wheel whose Buffer::size() does more than load a field
+//   FAKE_ODD_GUARD           with FAKE_INNER_FIELDS: the flag is a byte of the address itself. So Buffer::address() has
+//                            the expected code, but does not return every value of the field.
 #include "fake_metal.h"
 
 #include <algorithm>
@@ -130,7 +135,36 @@ struct BufferRegion {
     uint64_t offset, size;
 };
 
-class Buffer {
+struct BufferHead {
+    AllocatorImpl* allocator;
+    uint64_t something;
+#ifdef FAKE_MOVED_FIELDS
+    uint64_t more;
+#endif
+#ifdef FAKE_INNER_FIELDS
+    const struct BufferFields* inner_;
+#endif
+};
+
+struct BufferFields {
+    IDevice* device_;
+    uint64_t size_;
+    BufferType type_;
+    TensorMemoryLayout layout_;
+    uint64_t address_;
+    uint32_t cores_;
+    uint32_t first_core_;
+    bool per_core_;  // has an address of its own on each of its cores; address_ is that of the first
+    // With FAKE_INNER_FIELDS: the address once more, if the flag is set.
+    bool placed_;
+    union {
+        uint32_t place_;
+        uint8_t first_byte_;
+    };
+    uint64_t last_byte_;  // with FAKE_COMPUTED_SIZE: size_ - 1
+};
+
+class Buffer : public BufferHead, public BufferFields {
 public:
     FAKE_SINCE_79 uint64_t size() const;
     FAKE_SINCE_79 BufferType buffer_type() const;
@@ -145,26 +179,29 @@ public:
     bool is_dram() const;
     bool is_l1() const;
     bool is_trace() const;
-
-    AllocatorImpl* allocator;
-    uint64_t something;
-#ifdef FAKE_MOVED_FIELDS
-    uint64_t more;
-#endif
-    IDevice* device_;
-    uint64_t size_;
-    BufferType type_;
-    TensorMemoryLayout layout_;
-    uint64_t address_;
-    uint32_t cores_;
-    uint32_t first_core_;
-    bool per_core_;  // has an address of its own on each of its cores; address_ is that of the first
+    uint64_t address_elsewhere() const;
 };
+#ifdef FAKE_INNER_FIELDS
+uint64_t Buffer::size() const { return inner_->size_; }
+BufferType Buffer::buffer_type() const { return inner_->type_; }
+TensorMemoryLayout Buffer::buffer_layout() const { return inner_->layout_; }
+#ifdef FAKE_ODD_GUARD
+uint64_t Buffer::address() const { return inner_->first_byte_ != 0 ? inner_->place_ : address_elsewhere(); }
+#else
+uint64_t Buffer::address() const { return inner_->placed_ ? inner_->place_ : address_elsewhere(); }
+#endif
+#else
+#ifdef FAKE_COMPUTED_SIZE
+uint64_t Buffer::size() const { return last_byte_ + 1; }
+#else
 uint64_t Buffer::size() const { return size_; }
+#endif
 BufferType Buffer::buffer_type() const { return type_; }
 TensorMemoryLayout Buffer::buffer_layout() const { return layout_; }
-IDevice* Buffer::device() const { return device_; }
 uint64_t Buffer::address() const { return address_; }
+#endif
+uint64_t Buffer::address_elsewhere() const { return address_; }
+IDevice* Buffer::device() const { return device_; }
 std::optional<uint32_t> Buffer::num_cores() const {
     return has_shard_spec() ? std::optional<uint32_t>(cores_) : std::nullopt;
 }
@@ -636,10 +673,20 @@ Buffer* new_buffer(IDevice* device, BufferType type, uint64_t size, uint32_t lay
     buffer->type_ = type;
     buffer->layout_ = static_cast<TensorMemoryLayout>(layout);
     buffer->cores_ = cores;
+    buffer->last_byte_ = size - 1;
+#ifdef FAKE_INNER_FIELDS
+    buffer->inner_ = buffer.get();
+#endif
     uint64_t address = buffer->allocator->allocate_buffer(buffer.get());
     if (address != buffer->address_) {
         throw std::logic_error("the address was changed on its way");
     }
+#ifdef FAKE_ODD_GUARD
+    buffer->place_ = static_cast<uint32_t>(address);
+#else
+    buffer->placed_ = size % 2 == 0;
+    buffer->place_ = buffer->placed_ ? static_cast<uint32_t>(address) : 0;
+#endif
     return buffer.release();
 }
 

@@ -602,7 +602,13 @@ int main(int argc, char** argv) {
     } else {
         life(api, options, "");
     }
-    if (options.scenario == "threads") {
+    if (options.scenario == "fields") {
+        auto* reads_fields = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "ttmem_agent_reads_fields"));
+        if (reads_fields == nullptr) {
+            fail("no agent");
+        }
+        std::printf("{\"reads fields\": %d}\n", reads_fields());
+    } else if (options.scenario == "threads") {
         std::printf("{\"threads\": %u}\n", threads_now());
     } else if (options.scenario == "exit") {
         std::fflush(stdout);

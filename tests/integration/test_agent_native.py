@@ -15,11 +15,12 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from native.tests.build import build
 
-from tests.mock.wheel import PYTHONS, ROOT, wheel
+from tests.mock.wheel import PYTHONS, ROOT, remove_statistics, wheel
 from tests.native_stage import (
     ALL_KINDS,
     BUFFERS,
@@ -448,3 +449,63 @@ def test_the_fields_of_a_buffer_are_found_in_a_real_wheel(python: str, folder: P
     assert {pointer for pointer, *_ in (size, kind, layout, address)} == {size[0]}
     assert (size[2], kind[2], layout[2]) == (8, 4, 4)
     assert address[2] in (4, 8)
+
+
+OPEN_AND_ALLOCATE = """
+import ctypes, ttnn
+device = ttnn.open_device(device_id=0)
+tensor = ttnn.zeros([64, 64], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+print("reads fields", ctypes.CDLL(None).ttmem_agent_reads_fields())
+ttnn.close_device(device)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the code of the functions is read on x86-64 only")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_agent_loads_the_fields_itself_in_a_real_wheel(python: str, stage: Stage) -> None:
+    """They are found, and blank objects confirm them."""
+    seed = 100 + PYTHONS.index(python)
+    environment = wheel(python).environment("n150", stage.folder, seed)
+    environment |= {"LD_PRELOAD": str(stage.built.agent), "TTMEM_RUN_SOCKET": stage.reader.path}
+    command = [str(wheel(python).python), "-c", OPEN_AND_ALLOCATE]
+    try:
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    finally:
+        remove_statistics("n150", seed)
+    assert [line for line in ran.stdout.splitlines() if line.startswith("reads fields")] == ["reads fields 1"]
+
+
+class Account(NamedTuple):
+    """All records of a workload, and its live allocations at the end: without times and threads."""
+
+    records: list[Record]
+    live: list[Record]
+
+
+def account_of(stage: Stage, name: str) -> tuple[int, Account]:
+    """Whether the agent loads the fields itself, and its account of the same workload each time."""
+    outcome = stage.run("fields", "2", "1", "400", program="workload_open", FAKE_METAL=stage.built.fake(name))
+    clean(outcome)
+    ring = stage.ring(outcome.pid)
+    assert coverage(ring) == ALL_KINDS
+    compare(ring, outcome.devices)
+    agrees_with_itself(ring)
+    (reads_fields,) = [line["reads fields"] for line in outcome.lines if "reads fields" in line]
+    every, live = (
+        [record._replace(time=0, thread=0) for record in records]
+        for records in (map(Record._make, _all(ring)), allocations_of(ring))
+    )
+    return reads_fields, Account(every, live)
+
+
+@pytest.mark.parametrize(
+    ("name", "trusted"), [("metal", 1), ("inner_fields", 1), ("computed_size", 0), ("odd_guard", 0)]
+)
+def test_the_account_is_the_same_whether_fields_can_be_loaded_or_not(name: str, trusted: int, stage: Stage) -> None:
+    """If one of the functions does more than load a field, the agent calls all of them."""
+    reads_fields, account = account_of(stage, name)
+    assert reads_fields == (trusted if platform.machine() == "x86_64" else 0)
+    assert len(account.records) > 1000
+    assert len(account.live) > 100
+    _, ordinary = account_of(stage, "metal")
+    assert account == ordinary
