@@ -20,6 +20,7 @@ import pytest
 
 from tests.support import Server, process_state, wait_until
 from tests.terminal import Terminal
+from ttmem.sim.board_types import machine_named
 from ttmem.sim.workloads import WORKLOADS
 
 _PLAIN = {key: value for key, value in os.environ.items() if not key.startswith(("TTMEM_", "TT_ALLOC_", "NO_COLOR"))}
@@ -72,12 +73,25 @@ def test_the_snapshot_is_of_the_fullest_moment() -> None:
     assert not any(found["anomalies"].values())
 
 
-@pytest.mark.parametrize(("machine", "chips"), [("t3k", 8), ("n300", 4)])
+@pytest.mark.parametrize(("machine", "chips"), [("t3k", 8), ("n300", 4), ("galaxy", 32)])
 def test_machines(machine: str, chips: int) -> None:
     found = snapshot("--devices", machine, "--seconds", "0.2")
     assert len(found["chips"]) == chips
     assert len(found["processes"]) == 4
     assert all(chip["memory"]["dram"]["used"] for chip in found["chips"])
+
+
+@pytest.mark.parametrize(("machine", "chips"), [("n150", 1), ("n300", 2), ("t3k", 8), ("galaxy", 32)])
+def test_an_allocation_on_a_mesh_counts_once(machine: str, chips: int) -> None:
+    """The number of live allocations is the same on 32 chips as on one, except for the cores of their grids."""
+    found = snapshot("matmul", "--devices", machine)
+    (process,) = found["processes"]
+    assert len(process["chips"]) == len(found["chips"]) == chips
+    columns, rows = machine_named(machine).board.compute_grid
+    firmware, system_kernels, tensors, parts = 2 * columns * rows, 2, 3, 5
+    assert process["allocations"] == firmware + system_kernels + tensors + parts
+    assert len({json.dumps(chip["memory"]["dram"]) for chip in found["chips"]}) == 1
+    assert sum(chip["memory"]["dram"]["used"] for chip in found["chips"]) == chips * 3 * 640 * 640 * 2
 
 
 @pytest.mark.parametrize("name", [name for name in WORKLOADS if name != "decode"])

@@ -25,9 +25,9 @@ MODULE_PATH = re.compile(rf"(?<![\w/.])(?:\.\./)?((?:{_TOPS})/[\w/]+\.(?:py|cpp|
 EXAMPLES = {"tests/test_model.py", "demo/model.py"}
 # Unit tests of several modules, or of no module: the name describes their subject.
 DESCRIPTIVE = {
-    "account_of_lost_records", "agent_package", "benchmark_programs", "core_map_properties", "doctests",
-    "documents_ts", "fuzz", "fuzz_grammar", "fuzz_imports", "imports", "inexact_peaks", "json_page", "layers",
-    "ledger_properties", "mesh_properties", "missed_peaks_properties", "mock_toolchain", "plain_english",
+    "account_of_lost_records", "accounting_examples", "agent_package", "benchmark_programs", "core_map_properties",
+    "doctests", "documents_ts", "fuzz", "fuzz_grammar", "fuzz_imports", "imports", "inexact_peaks", "json_page",
+    "layers", "ledger_properties", "mesh_properties", "missed_peaks_properties", "mock_toolchain", "plain_english",
     "recorded_ring_peaks", "ring_layout", "rings_hostile", "security_page", "server_loops",
     "slow_corrections", "slow_corrections_properties", "smi_machines", "smi_parts", "smi_properties", "source_tree",
     "top_screens", "workloads",
