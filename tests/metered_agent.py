@@ -46,7 +46,7 @@ class MeteredAgent(Agent):
     def open_mesh(self, index: int, members: list[int], parent: int | None = None) -> None:
         """Open a mesh, or a submesh. The index may have been another mesh's."""
         self.mesh(index, members, parent=parent)
-        self.put_mesh(index, audits=0, opened=self.head + 1)
+        self.put_mesh(index, audits=0)
         self.members[index], self.parents[index] = members, index if parent is None else parent
         self.opened(index)
 

@@ -54,6 +54,7 @@ _GROUP = {name: (offset, "<" + code) for name, offset, code in GROUP_FIELDS}
 _WINDOW = {name: (offset, "<" + code) for name, offset, code in WINDOW_FIELDS}
 _PHASE = {name: (offset, "<" + code) for name, offset, code in PHASE_FIELDS}
 _UINT64 = (1 << 64) - 1
+_DESCRIPTION_SIZE = BANKS_AT + BANK_COUNT * BANK_SIZE
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -126,6 +127,19 @@ class RingMemory:
     def get_mesh(self, index: int, name: str) -> int:
         offset, code = _MESH[name]
         return int(unpack_from(code, self.map, self.at["meshes_at"] + index * MESH_SIZE + offset)[0])
+
+    def description(self, index: int) -> bytes:
+        """The row of a mesh as the record of its opening has it: without what differs each time."""
+        at = self.at["meshes_at"] + index * MESH_SIZE
+        row = bytearray(self.map[at : at + _DESCRIPTION_SIZE])
+        for name in ("turn", "mesh_id", "buffers_ours", "buffers_theirs", "audits", "mismatches", "audited", "opened"):
+            offset, code = _MESH[name]
+            pack_into(code, row, offset, 0)
+        for bank in range(BANK_COUNT):
+            for name in ("ours", "theirs", "largest_free"):
+                offset, code = _BANK[name]
+                pack_into(code, row, BANKS_AT + bank * BANK_SIZE + offset, 0)
+        return bytes(row)
 
     def put_chip(self, index: int, /, **fields: int) -> None:
         at = self.at["chips_at"] + index * CHIP_SIZE
@@ -225,7 +239,8 @@ class RingMemory:
             0, banks, turn=2, state=1, mesh_id=0, parent=0, chips=self.chip_list(range(len(chips))),
             chip_count=len(chips), arch=2, cores=cores, l1_size=1499136, l1_base=104928, dram_base=64, map_end=35168,
         )  # fmt: skip
-        self.append(RingEvent.OPENED, mesh=0)
+        self.put_mesh(0, opened=self.get("head") + 1)
+        self.append(RingEvent.OPENED, mesh=0, name=self.blob(self.description(0)))
 
     def hand_over(self, sock: socket.socket, *, fd: int | None = None) -> None:
         """Say hello as an agent does, with the descriptor."""

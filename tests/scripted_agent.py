@@ -21,7 +21,7 @@ from ttmem.model.kinds import Confidence, Kind
 from ttmem.run.agent_listener import AgentListener
 from ttmem.wire.agent_ring import GAUGES, NO_SLOT, PROGRAM_FRAME, RAN, Record, Ring, RingEvent
 
-SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 64, 8, 8, 8192
+SLOTS, TABLE, MESHES, CHIPS, BLOBS = 16, 64, 8, 8, 1 << 16
 SEEN = (1 << Kind.FIRMWARE) - 1
 START = clock_gettime_ns(CLOCK_MONOTONIC)
 BANKS = 12
@@ -69,14 +69,16 @@ class Agent(RingMemory):
         self.put_live(slot, record)
         self.live[slot] = record
 
-    def opened(self, mesh: int = 0) -> None:
-        self.record(RingEvent.OPENED, mesh=mesh)
+    def opened(self, mesh: int = 0, *, described: bool = True) -> None:
+        """``described``: the agent had room for a description of the mesh."""
+        self.put_mesh(mesh, opened=self.head + 1)
+        self.record(RingEvent.OPENED, mesh=mesh, name=self.blob(self.description(mesh)) if described else 0)
 
     def reopen(self, mesh: int = 0, banks: int = BANKS) -> None:
         """Close a mesh and open one with the same index, chips and parent. Only its banks may be others."""
         self.record(RingEvent.CLOSED, mesh=mesh)
         bank = {"ours": 0, "theirs": 0, "largest_free": 0, "banks": banks}
-        self.put_mesh(mesh, [bank, bank, {}, bank, bank], audits=0, opened=self.head + 1)
+        self.put_mesh(mesh, [bank, bank, {}, bank, bank], audits=0)
         self.opened(mesh)
 
     def allocate(self, slot: int, size: int = 100, address: int = 0, **fields: int) -> None:

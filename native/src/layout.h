@@ -12,7 +12,7 @@
 //   phases_at   phases that are open: of each its begin, and of each meter its value then and its highest since
 //   ring_at     ring: the last ring_slots records, slot = sequence % ring_slots; overwritten, never waited for
 //   table_at    live table: the ALLOCATED record of everything live; sequence 0 marks a free slot
-//   blobs_at    blobs: names, core sets and chip lists, written once, found by offset
+//   blobs_at    blobs: names, core sets, chip lists and descriptions of meshes, written once, found by offset
 //
 // One writer at a time (a spin lock inside the process). A record is complete when header.head has reached its
 // sequence, so a writer killed half way leaves nothing a reader would take for a record.
@@ -38,7 +38,8 @@ constexpr uint32_t kBlobBytes = 32u << 20;
 
 enum class Event : uint8_t {
     kNone = 0,
-    kOpened = 1,     // mesh; size = bytes in its banks from before the agent could see, which have no records
+    kOpened = 1,     // mesh; name = blob: its row up to the spare bytes as it was then, without id, opening and audits;
+                     // size = bytes in its banks from before the agent could see, which have no records
     kClosing = 2,    // mesh; everything it held is still in the table
     kClosed = 3,     // mesh with its submeshes; everything they held was freed before this record
     kAllocated = 4,  // an allocation, which has that table slot
@@ -130,7 +131,7 @@ struct Mesh {
     uint64_t mismatches;
     uint64_t audited;  // time of the last one
     uint64_t map_end;  // where a core's firmware ends and its kernel ring begins, 0 unknown
-    uint64_t opened;   // sequence of its kOpened record: indices are used again, earlier records mean another mesh
+    uint64_t opened;   // sequence of its kOpened record: rows are used again, earlier records mean another mesh
     Bank banks[5];     // by BufferType
     uint8_t spare[200];
 };

@@ -82,12 +82,27 @@ void Meshes::set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t ea
     there.turn = turn;
     there.opened = store_.header()->head + 1;
     __atomic_add_fetch(&there.turn, 1, __ATOMIC_ACQ_REL);
+    const uint32_t description = describe(shared);
     Header* header = store_.header();
     header->meshes_used = header->meshes_used > index ? header->meshes_used : index + 1u;
     store_.append(Event::kOpened, [&](Record& r) {
         r.mesh = index;
+        r.name = description;
         r.size = earlier;
     });
+}
+
+// A blob with the row of a mesh, for readers that come to its record when the row is a later mesh's. It has nothing
+// that is different each time: a mesh that is opened again and again has one description.
+uint32_t Meshes::describe(const Mesh& shared) noexcept {
+    Mesh mesh = shared;
+    mesh.turn = 0;
+    mesh.mesh_id = shared.mesh_id == kNoMeshId ? kNoMeshId : 0;
+    mesh.buffers_ours = mesh.buffers_theirs = mesh.audits = mesh.mismatches = mesh.audited = mesh.opened = 0;
+    for (Bank& bank : mesh.banks) {
+        bank.ours = bank.theirs = bank.largest_free = 0;
+    }
+    return store_.blob(&mesh, offsetof(Mesh, spare));
 }
 
 // Two meshes with allocators of their own may have the same chips, and then their programs take turns there.

@@ -114,6 +114,7 @@ private:
     uint16_t free_index() const noexcept;
     void find_neighbours(uint16_t index) noexcept;
     void set(uint16_t index, const Mesh& shared, OpenMesh&& own, uint64_t earlier);
+    uint32_t describe(const Mesh& shared) noexcept;
 
     Store& store_;
     void* last_allocator_ = nullptr;

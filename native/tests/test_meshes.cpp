@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cstring>
 #include <vector>
 
 #include "check.h"
@@ -14,6 +15,7 @@ using ttmem::kMeshClosed;
 using ttmem::kMeshes;
 using ttmem::kMeshOpen;
 using ttmem::kNoMesh;
+using ttmem::Mesh;
 using ttmem::Meshes;
 using ttmem::Record;
 using ttmem::Store;
@@ -116,6 +118,62 @@ void indices_are_used_again_when_there_are_no_more() {
     CHECK(store.meshes()[9].opened == store.header()->head && store.meshes()[7].opened == store.header()->head - 1);
 }
 
+// What a record of an opening says of the mesh.
+Mesh description(Store& store, const Record& record) {
+    const char* blob = reinterpret_cast<const char*>(store.header()) + store.header()->blobs_at + record.name;
+    uint32_t length;
+    std::memcpy(&length, blob, 4);
+    CHECK(length == offsetof(Mesh, spare));
+    Mesh mesh{};
+    std::memcpy(static_cast<void*>(&mesh), blob + 4, length);
+    return mesh;
+}
+
+void an_opening_describes_its_mesh() {
+    Made store;
+    Meshes meshes(store);
+    ttmem::NewMesh mesh = described(1, 1, 2);
+    mesh.shared.mesh_id = 70;
+    mesh.shared.l1_size = 1499136;
+    mesh.shared.map_end = 35168;
+    mesh.shared.banks[1] = {1360544, 0, 0, 0, 64, 32};
+    CHECK(meshes.add(std::move(mesh)) == 0);
+    Mesh expected = store.meshes()[0];
+    expected.turn = expected.mesh_id = expected.opened = 0;
+    Mesh found = description(store, store.last());
+    CHECK(std::memcmp(&found, &expected, sizeof(Mesh)) == 0 && found.chips != 0);
+
+    // A submesh has the row of its parent, which was audited meanwhile, and other chips.
+    Mesh& row = store.meshes()[0];
+    row.audits = row.audited = row.buffers_ours = row.buffers_theirs = row.mismatches = 3;
+    row.banks[1].ours = row.banks[1].theirs = row.banks[1].largest_free = 3;
+    const uint32_t first[4] = {0, 0, 0, 0};
+    CHECK(meshes.submesh(0, first) == 1);
+    found = description(store, store.last());
+    CHECK(found.chips != expected.chips && found.chip_count == 1);
+    found.chips = expected.chips;
+    found.chip_count = expected.chip_count;
+    CHECK(std::memcmp(&found, &expected, sizeof(Mesh)) == 0);
+
+    ttmem::NewMesh chip = described(2, 1, 1);
+    chip.shared.mesh_id = ttmem::kNoMeshId;
+    CHECK(meshes.add(std::move(chip)) == 2 && description(store, store.last()).mesh_id == ttmem::kNoMeshId);
+}
+
+// Like a test suite that opens a device for each of its tests.
+void descriptions_are_written_once() {
+    Made store;
+    Meshes meshes(store);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < 3 * kMeshes; i++) {
+        ttmem::NewMesh mesh = described(i, 1, 1);
+        mesh.shared.mesh_id = i;
+        meshes.close(meshes.add(std::move(mesh)));
+        used = i < kMeshes ? store.header()->blobs_used : used;
+    }
+    CHECK(store.header()->blobs_used == used && store.meshes()[5].mesh_id == 5 + 2 * kMeshes);
+}
+
 void a_launch_that_changes_nothing() {
     Made store;
     Meshes meshes(store);
@@ -165,6 +223,8 @@ int main() {
     submeshes();
     closing_takes_the_submeshes_along();
     indices_are_used_again_when_there_are_no_more();
+    an_opening_describes_its_mesh();
+    descriptions_are_written_once();
     a_launch_that_changes_nothing();
     a_launch_beside_a_lower_buffer();
     return 0;

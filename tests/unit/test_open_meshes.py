@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
-from tests.recordings import RingRecording
+from tests.metered_agent import MeteredAgent
+from tests.recordings import RingRecording, live_in_account, live_in_table, samples_agree
 from tests.scripted_agent import BANKS, SLOTS, Agent
 from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import AllocationTable, End
+
+_STEP = 10_000_000  # ns
 
 
 def dram_banks(table: AllocationTable) -> list[int]:
@@ -21,7 +26,6 @@ def dram_banks(table: AllocationTable) -> list[int]:
 def test_a_mesh_that_is_closed_and_opened_again(agent: Agent, lost: bool, written: bool) -> None:
     """Only the record that opened it distinguishes the new mesh from the old one: its chips are the same."""
     recording = RingRecording(agent)
-    agent.put_mesh(0, opened=agent.head + 1)
     agent.opened()
     agent.allocate(0, 100)
     agent.allocate(1, 200)
@@ -45,7 +49,6 @@ def test_a_mesh_that_is_closed_and_opened_again(agent: Agent, lost: bool, writte
 def test_allocators_of_equal_meshes(agent: Agent) -> None:
     """Two meshes that have everything in common but their time, with a buffer each at the same address."""
     recording = RingRecording(agent)
-    agent.put_mesh(0, opened=agent.head + 1)
     agent.opened()
     for size in (100, 300):
         agent.allocate(0, size)
@@ -62,11 +65,9 @@ def test_submeshes(agent: Agent) -> None:
     agent.chip(1, 777, 1)
     agent.mesh(0, [0, 1])
     recording = RingRecording(agent)
-    agent.put_mesh(0, opened=agent.head + 1)
     agent.opened()
     for slot, chip in enumerate((0, 1, 1)):
         agent.mesh(1, [chip], parent=0)
-        agent.put_mesh(1, opened=agent.head + 1)
         agent.opened(1)
         agent.allocate(slot, 100 + slot, mesh=1)
         recording.poll(flush=True)
@@ -79,3 +80,93 @@ def test_submeshes(agent: Agent) -> None:
     assert table.allocator.tolist() == [0, 0, 1]
     assert dram_banks(table) == [BANKS, BANKS, BANKS // 2]
     assert [one.chips for one in table.allocators] == [("555", "777")] * 2
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_mesh_without_a_description(lost: bool) -> None:
+    """The agent had no room for it, or its record was lost. The row of now is used, and not an earlier description."""
+    agent = MeteredAgent([555, 777], [[0], [0]])
+    recording = RingRecording(agent)
+    agent.take(0, 100, Kind.DRAM, 1)
+    recording.poll(flush=True)
+    agent.close_mesh(1)
+    agent.mesh(1, [1])
+    agent.opened(1, described=False)
+    if lost:
+        agent.churn(2 * SLOTS)
+    agent.allocate(0, 60, mesh=1)
+    table = recording.recording().lifetimes().allocations
+    of_size = {size: table.chip_sets[chips] for size, chips in zip(table.size.tolist(), table.chips.tolist())}
+    assert (of_size[100], of_size[60]) == (("555",), ("777",))
+
+
+def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks() -> None:
+    """Only the description of the first mesh says that it had the chip of another one, where both were highest."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    agent.open_mesh(1, [0])
+    agent.clock += _STEP
+    agent.take(0, 100, Kind.DRAM, 0)
+    agent.take(1, 10, Kind.DRAM, 1)
+    agent.give_back(1)
+    agent.give_back(0)
+    agent.take(1, 30, Kind.DRAM, 1)
+    agent.give_back(1)
+    agent.clock += _STEP
+    agent.close_mesh(1)
+    agent.open_mesh(1, [1])
+    agent.take(1, 5, Kind.DRAM, 1)
+    assert samples_agree(recording.recording(), _STEP * 1e-9)
+
+
+def test_a_mesh_that_is_replaced_while_a_checkpoint_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table and the rows of the meshes are copied again, so that they are of one moment."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    agent.open_mesh(1, [0])
+    agent.take(0, 100, Kind.DRAM, 1)
+    (copier,) = recording.copiers
+    copied, copies = copier._ring.table, 0
+
+    def table() -> tuple[int, bytearray, int]:
+        nonlocal copies
+        copies += 1
+        found = copied()
+        if copies == 1:
+            agent.close_mesh(1)
+            agent.open_mesh(1, [1])
+            agent.take(0, 60, Kind.DRAM, 1)
+        return found
+
+    monkeypatch.setattr(copier._ring, "table", table)
+    recording.table()
+    assert copies == 2
+    agent.take(1, 7, Kind.DRAM, 0)
+    head = recording.recording()
+    assert live_in_account(head.at().ledger) == live_in_table(head, inf)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_a_mesh_that_is_replaced_before_the_recorder_looks(flush: bool) -> None:
+    """Its row is that of a later mesh in the whole recording. The record of its opening describes it."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    recording.poll(flush=flush)
+    for members, size in (([0], 100), ([1], 200)):
+        agent.open_mesh(1, [0, 1])
+        agent.open_mesh(2, members, parent=1)
+        agent.take(0, size, Kind.DRAM, 2)
+        if members == [0]:
+            agent.close_mesh(1)
+            agent.open_mesh(1, members)
+            agent.close_mesh(1)
+    recorded = recording.recording()
+    table = recorded.lifetimes().allocations
+    assert table.size.tolist() == [100, 200]
+    assert [table.chip_sets[place] for place in table.chips.tolist()] == [("555",), ("777",)]
+    assert [one.chips for one in table.allocators] == [("555", "777")] * 2
+    ledger = recorded.at().ledger
+    dram = {chip.id: (chip.kinds[Kind.DRAM].used, chip.kinds[Kind.DRAM].peak.value) for chip in ledger.chips.values()}
+    assert dram == {"555": (0, 100), "777": (200, 200)}
+    assert not any(ledger.anomalies.values())
+    assert samples_agree(recorded, 1e-6)

@@ -99,10 +99,10 @@ class Process:
         self.agent.mesh(0, [0, 1])
         self.agent.mesh(1, [1], parent=0)
         self.agent.mesh(2, [2])
+        self.agent.put_mesh(2, [{"banks": MANY_BANKS}])
         for mesh in range(3):
             self.agent.opened(mesh)
         self.phases = 0
-        self.agent.put_mesh(2, [{"banks": MANY_BANKS}])
         for kind, mesh in ((Kind.DRAM, 0), (Kind.DRAM, 2), (Kind.L1, 0), (Kind.L1, 2), (Kind.L1_SMALL, 2)):
             self.take(0, kind, 1 << 14, mesh, 0, 0)  # later totals are lower
             self.give(0, False)

@@ -174,7 +174,6 @@ def test_a_mesh_that_is_another_one_later(agents: Callable[[], Agent]) -> None: 
     agent.free(1)
     agent.record(RingEvent.CLOSED)
     agent.mesh(0, [1])
-    agent.put_mesh(0, opened=agent.head + 1)
     agent.opened()
     agent.allocate(2, 222)
     process = recorded.recording().processes[1]

@@ -133,7 +133,6 @@ def test_there_is_a_pause_after_each_mesh() -> None:
         reader.adopt(agent)
         reader.follow()
         for mesh in range(MESHES):
-            agent.put_mesh(mesh, opened=agent.head + 1)
             agent.opened(mesh)
         (follower,) = reader.rings._followers.values()
         follower.fold.catch_up()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.metered_agent import MeteredAgent
 from tests.scripted_agent import BANKS, SLOTS, Agent, Reader
+from ttmem.account.entities import Source
 from ttmem.ingest import ring_fold
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import Ring
@@ -18,7 +19,6 @@ from ttmem.wire.table_copy import TableCopy, copy_table
 def test_a_mesh_that_is_closed_and_opened_again(agent: Agent, reader: Reader, lost: bool, audited: bool) -> None:
     """Only the record that opened it distinguishes the new mesh from the old one: its chips are the same."""
     source = reader.adopt(agent)
-    agent.put_mesh(0, opened=agent.head + 1)
     agent.opened()
     agent.allocate(0, 100)
     agent.allocate(1, 50)
@@ -65,7 +65,6 @@ def test_an_audit_that_is_being_written_is_not_waited_for(
 
 def test_a_mesh_that_stays_open_during_a_loss(agent: Agent, reader: Reader) -> None:
     source = reader.adopt(agent)
-    agent.put_mesh(0, opened=agent.head + 1)
     agent.opened()
     agent.allocate(0, 100)
     agent.audit(0, 32, 32, largest_free=10)
@@ -85,7 +84,6 @@ def test_a_submesh_whose_parent_is_opened_again(agent: Agent, reader: Reader) ->
     agent.mesh(1, [1], parent=0)
     source = reader.adopt(agent)
     for index in (0, 1):
-        agent.put_mesh(index, opened=agent.head + 1)
         agent.opened(index)
     agent.allocate(0, 100, kind=Kind.CB, program=1, mesh=1)
     agent.allocate(1, 50)
@@ -93,7 +91,6 @@ def test_a_submesh_whose_parent_is_opened_again(agent: Agent, reader: Reader) ->
     agent.free(0)
     agent.free(1)
     agent.reopen(0)
-    agent.put_mesh(1, opened=agent.head + 1)
     agent.opened(1)
     agent.allocate(0, 30, kind=Kind.CB, program=1, mesh=1)
     agent.churn(2 * SLOTS)
@@ -115,6 +112,14 @@ def dram_of(reader: Reader) -> dict[str, tuple[int, int, int]]:
     return {chip_id: (total.used, *total.peak.bounds) for chip_id, total in of_kind.items()}
 
 
+def audits_of(source: Source) -> dict[int | tuple[int, ...], list[int]]:
+    """Of each device or mesh, the largest free block of DRAM according to its audits."""
+    return {
+        device: [audit.largest_free[0] for audit in holding.audits.values()]
+        for device, holding in source.holdings.items()
+    }
+
+
 def replace_mesh(agent: MeteredAgent) -> None:
     """A mesh that has one chip, and one with the same index that has the other chip."""
     agent.open_mesh(1, [0])
@@ -125,20 +130,45 @@ def replace_mesh(agent: MeteredAgent) -> None:
 
 
 def test_a_mesh_that_is_replaced_before_its_record_is_read(reader: Reader) -> None:
-    """Nothing is known of the first mesh, so its records are as good as lost. The meters have its peak."""
+    """The record of its opening describes it."""
     agent = MeteredAgent([555, 777], [[0]])
     source = reader.adopt(agent)
     agent.take(5, 30, Kind.DRAM, 0)
     replace_mesh(agent)
+    agent.audit(1, 7, 7, largest_free=9)
     reader.follow()
     assert dram_of(reader) == {"555": (30, 130, 130), "777": (60, 60, 60)}
     assert reader.sizes(source) == [30, 60]
-    assert reader.rings.counts() == (2, 7)
-    assert reader.anomalies() == {"dropped": 7, "resynced": 1}
-    agent.take(1, 8, Kind.DRAM, 1)
+    assert reader.rings.counts() == (9, 0)
+    assert reader.anomalies() == {}
+    assert audits_of(source) == {0: [], 1: [9]}
+
+
+def test_a_submesh_that_is_replaced_before_its_record_is_read(reader: Reader) -> None:
+    agent = MeteredAgent([555, 777], [[0, 1]])
+    reader.adopt(agent)
+    for index, members in ((1, [0]), (1, [1]), (2, [1])):
+        if index in agent.members:
+            agent.close_mesh(0)
+            agent.open_mesh(0, [1, 0])
+        agent.open_mesh(index, members, parent=0)
+        agent.take(index, 100 * index, Kind.DRAM, index)
     reader.follow()
-    assert dram_of(reader) == {"555": (30, 130, 130), "777": (68, 68, 68)}
-    assert reader.rings.counts() == (3, 7)
+    assert dram_of(reader) == {"555": (0, 100, 100), "777": (300, 300, 300)}
+    assert reader.anomalies() == {}
+
+
+def test_a_mesh_without_a_description(reader: Reader) -> None:
+    """The agent had no room for it. Then the row of now has its chips."""
+    agent = MeteredAgent([555, 777], [[0]])
+    reader.adopt(agent)
+    agent.mesh(1, [1])
+    agent.opened(1, described=False)
+    agent.allocate(0, 60, mesh=1)
+    agent.audit(1, 7, 7, largest_free=9)
+    reader.follow()
+    assert dram_of(reader) == {"555": (0, 0, 0), "777": (60, 60, 60)}
+    assert reader.anomalies() == {}
 
 
 def test_a_mesh_that_is_replaced_while_others_use_its_chips(reader: Reader) -> None:
@@ -151,8 +181,8 @@ def test_a_mesh_that_is_replaced_while_others_use_its_chips(reader: Reader) -> N
     agents[1].take(2, 5, Kind.DRAM, 0)
     reader.follow()
     assert (reader.sizes(first), reader.sizes(second)) == ([60], [5, 10, 20])
-    assert dram_of(reader) == {"555": (35, 100, 135), "777": (60, 60, 60)}
-    assert (first.process.anomalies["dropped"], second.process.anomalies["dropped"]) == (7, 0)
+    assert dram_of(reader) == {"555": (35, 135, 135), "777": (60, 60, 60)}
+    assert reader.anomalies() == {}
 
 
 def test_a_mesh_that_was_seen_is_replaced(reader: Reader) -> None:

@@ -248,19 +248,35 @@ def test_a_mesh_that_turns_bad_while_nothing_is_new(agents: Callable[[], Agent],
 
 
 def test_an_agent_that_always_claims_to_have_replaced_its_mesh(agents: Callable[[], Agent], reader: Reader) -> None:
-    """Each such record costs a copy of its table, and nothing else."""
+    """Its records count on the mesh that the record of the opening describes; its row and its audits do not matter."""
     bad, good = agents(), agents()
     sources = [reader.adopt(agent, pid) for pid, agent in enumerate((bad, good), 1)]
-    bad.put_mesh(0, opened=1 << 60)
     good.opened()
     for slot in range(4):
         bad.opened()
+        bad.put_mesh(0, opened=1 << 60)
+        bad.audit(0, 1, 1, 1)
         bad.allocate(slot, 100)
         good.allocate(slot, 100)
         reader.follow()
         assert [reader.sizes(source) for source in sources] == [[100] * (slot + 1)] * 2
-    assert reader.rings.counts() == (5, 8)
-    assert (sources[0].process.anomalies["dropped"], sources[1].process.anomalies["dropped"]) == (8, 0)
+    assert reader.rings.counts() == (13, 0)
+    assert [holding.audits for holding in sources[0].holdings.values()] == [{}]
+    assert reader.anomalies() == {}
+
+
+@pytest.mark.parametrize("description", [b"\0", b"\xff" * 312, b"\xff" * 4000], ids=["short", "invalid", "long"])
+def test_a_description_of_a_mesh_that_is_none(description: bytes, agents: Callable[[], Agent], reader: Reader) -> None:
+    bad, good = agents(), agents()
+    sources = [reader.adopt(agent, pid) for pid, agent in enumerate((bad, good), 1)]
+    good.opened()
+    good.allocate(0, 100)
+    bad.record(RingEvent.OPENED, mesh=0, name=bad.blob(description))
+    bad.allocate(0, 100)
+    reader.follow()
+    assert reader.sizes(sources[1]) == [100]
+    assert reader.ledger.chips["556"].kinds[Kind.DRAM].used == 100
+    assert "555" not in reader.ledger.chips or not reader.ledger.chips["555"].kinds[Kind.DRAM].used
 
 
 def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader: Reader) -> None:

@@ -59,7 +59,7 @@ class RingFold:
         self.lost = 0
         self.records = 0  # that were read
         self.applied = 0  # of these
-        self.gaps = 0  # how often it was too late to read records
+        self.gaps = 0  # how often the ring was overwritten before it was read
         self._offset = offset
         self._sink = sink
         self._source = source
@@ -254,24 +254,11 @@ class RingFold:
         """So many records of the batch were applied, from this one on."""
         self._next = first + applied
         self.applied += applied
-        if self._loops.stuck:
-            self._give_up_batch()
-        elif self._next == len(self._batch):
+        if self._next == len(self._batch):
             self._apply_audits()
             if self._gap_follows:
                 self._gap_follows = False
                 self._begin_gap()
-
-    def _give_up_batch(self) -> None:
-        """What is left of the batch cannot be applied: load what is live now, as if these records were lost."""
-        self._loops.stuck = False
-        left = len(self._batch) - self._next
-        self._last_time = self._times()[self._next]
-        self.ring.cursor -= left
-        self.records -= left
-        self.gaps += 1
-        self._batch, self._next, self._batch_times = [], 0, []
-        self.catch_up(skip=self._gap_follows)
 
     def _begin_gap(self, *, reset: bool = False) -> None:
         if not self._in_gap:

@@ -31,10 +31,6 @@ _UNKNOWN_LAYOUT = 255
 _MOST_EXTRAS = 50_000  # of one mesh
 
 
-class MeshReplaced(Exception):
-    """The row of the mesh that a record opened is already that of a later mesh, so nothing is known of the first."""
-
-
 class MeshView:
     """What each record of a mesh needs to know of it."""
 
@@ -129,10 +125,8 @@ class RingMeshes:
     # -- opening and closing -------------------------------------------------------------------------------------
 
     def opened(self, record: Record) -> Iterator[Event]:
-        """A mesh was opened. MeshReplaced, before anything has changed, if it is not known which."""
-        mesh = self._ring.mesh(record.mesh)
-        if mesh.opened > record.sequence:
-            raise MeshReplaced
+        """A mesh was opened."""
+        mesh = self._ring.opened_mesh(record.mesh, record.name, record.sequence)
         yield from self._opened(record.mesh, mesh, before=record.size)
 
     def _opened(self, number: int, mesh: Mesh, before: int = 0) -> Iterator[Event]:
@@ -251,7 +245,7 @@ class RingMeshes:
 
 def _identity(mesh: Mesh) -> tuple[int, ...]:
     """Distinguishes the meshes that have the same index one after the other."""
-    return mesh.opened, mesh.mesh_id, mesh.chips, mesh.parent
+    return mesh.opened, mesh.chips, mesh.parent
 
 
 def _audit_of(mesh: Mesh) -> Audited:

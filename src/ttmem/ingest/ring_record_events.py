@@ -56,6 +56,12 @@ class RecordEvents:
         if event == RingEvent.FAILED:
             yield self._failed(record)
             return
+        if event == RingEvent.OPENED:
+            self._programs.forget_launches()
+            for opened in self._meshes.opened(record):
+                self.used = True
+                yield opened
+            return
         view = self._meshes.view(mesh)
         sizes = view.sizes
         if event == RingEvent.NAMED:
@@ -63,11 +69,6 @@ class RecordEvents:
                 self._meshes.took_per_core(view)
             self._slots.describe(record.slot, record.name, record.flags)
             yield self.described(record)
-        elif event == RingEvent.OPENED:
-            self._programs.forget_launches()
-            for opened in self._meshes.opened(record):
-                self.used = True
-                yield opened
         elif event == RingEvent.CLOSING:
             self._ending.add(mesh)
             self.close_if_used()

@@ -9,7 +9,7 @@ from time import monotonic
 from ttmem.account.entities import Source
 from ttmem.ingest.known_slots import KnownSlots
 from ttmem.ingest.plain_ring_records import PlainRecords
-from ttmem.ingest.ring_meshes import MeshReplaced, RingMeshes
+from ttmem.ingest.ring_meshes import RingMeshes
 from ttmem.ingest.ring_programs import RingPrograms
 from ttmem.ingest.ring_record_events import IDENT_MASK, RecordEvents
 from ttmem.ingest.sink import Sink
@@ -37,7 +37,6 @@ class RecordLoops:
         events: RecordEvents,
     ) -> None:
         self.observed = False  # were the last records observed
-        self.stuck = False  # the record after the last that was applied cannot be applied: its mesh was replaced
         self._ring = ring
         self._offset = offset
         self._sink = sink
@@ -149,12 +148,9 @@ class RecordLoops:
                     if launch is not None:
                         apply(time, source, launch)
                 else:
-                    try:
-                        for rare in events.of_record(Record._make(record)):
-                            sink.apply_record(time, source, rare)
-                    except MeshReplaced:
-                        self.stuck = True
-                    if self.stuck or monotonic() > deadline:
-                        done = next(place for place, one in enumerate(batch, not self.stuck) if one is record)
+                    for rare in events.of_record(Record._make(record)):
+                        sink.apply_record(time, source, rare)
+                    if monotonic() > deadline:
+                        done = next(count for count, one in enumerate(batch, 1) if one is record)
                         break
             batch = yield done

@@ -29,28 +29,40 @@ class OpenMeshes:
         self._source = source
         self._indexes = indexes
         self._open: dict[int, OpenMesh] = {}
+        self._descriptions: dict[int, tuple[int, int]] = {}  # of meshes whose opening was read, with its sequence
 
     def __getitem__(self, number: int) -> OpenMesh:
         """RingError if the recording does not describe it."""
         found = self._open.get(number)
         if found is None:
             ring, indexes = self._ring, self._indexes
-            mesh = ring.mesh(number)
+            mesh = self._mesh(number)
             chips = tuple(chip_id(chip) for chip in ring.chips_of(mesh))
-            parent = mesh if mesh.parent == number else ring.mesh(mesh.parent)
+            parent = mesh if mesh.parent == number else self._mesh(mesh.parent)
             allocator = self._describe(parent)
             place = indexes.allocator(allocator, (self._source, mesh.parent, parent.opened))
             found = self._open[number] = OpenMesh(indexes.chips(chips), place, mesh.parent, allocator.banks)
         return found
 
-    def changed(self, number: int) -> list[OpenMesh]:
-        """A mesh was opened or closed, so that its index means another one. Returns it with its submeshes."""
+    def opened(self, number: int, description: int, sequence: int) -> list[OpenMesh]:
+        """A mesh was opened. Returns the one that had its index until now, with its submeshes."""
+        family = self.closed(number)
+        self._descriptions[number] = description, sequence
+        return family
+
+    def closed(self, number: int) -> list[OpenMesh]:
+        """A mesh was closed. Returns it with its submeshes."""
         family = [index for index, mesh in self._open.items() if number in (index, mesh.parent)]
         return [self._open.pop(index) for index in family]
 
     def forget(self) -> None:
         """Records were lost: any mesh may have been closed."""
         self._open.clear()
+        self._descriptions.clear()
+
+    def _mesh(self, number: int) -> Mesh:
+        found = self._descriptions.get(number)
+        return self._ring.mesh(number) if found is None else self._ring.opened_mesh(number, *found)
 
     def _describe(self, mesh: Mesh) -> Allocator:
         dram, l1, _, small, trace = mesh.banks

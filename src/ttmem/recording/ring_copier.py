@@ -14,28 +14,18 @@ from typing import Any
 
 from ttmem.recording.blocks import BlockType, BlockWriter
 from ttmem.recording.columns import MAX_RECORDS, packed
-from ttmem.wire.agent_ring import (
-    CHIP_SIZE,
-    MESH_SIZE,
-    READ_ATTEMPTS,
-    RECORD,
-    RECORD_FIELDS,
-    RECORD_SIZE,
-    Record,
-    Ring,
-    RingError,
-    RingEvent,
-)
+from ttmem.wire.agent_ring import CHIP_SIZE, MESH_SIZE, READ_ATTEMPTS, RECORD_SIZE, Ring, RingError
 from ttmem.wire.meter_rows import copy_rows
 
 HEADER_BYTES = 1024  # of an agent's memory, which have all its fields
 _COUNTED = slice(136, HEADER_BYTES)  # the head changes all the time, and nothing before it ever does
 _ROW_NUMBER = Struct("<H")
 _TIME = Struct("<Q")
-_EVENT_AT = {name: offset for name, offset, _ in RECORD_FIELDS}["event"]
 _LEAST_BETWEEN_TABLES = 65_536  # records
 _LIVE_FACTOR = 4
+_MESH_ATTEMPTS = 3  # to copy the table and the meshes while none is opened
 # Of the row of a mesh, what is not an audit: state to dram_base, map_end and opened.
+_OPENED = slice(104, 112)
 _IDENTITY = (slice(4, 56), slice(96, 112))
 _BYTES_PER_SECOND = 16 << 20  # of one process
 _BURST_BYTES = 64 << 20
@@ -98,9 +88,6 @@ class RingCopier:
             self._go_on_from_table(file, before)
             return 1.0
         self._write_state(file)
-        if self._replaced(raw):
-            self._go_on_from_table(file, before, leave_out=True)
-            return 1.0
         self._take(file, raw)
         if self._since_table >= max(_LEAST_BETWEEN_TABLES, _LIVE_FACTOR * self._live):
             self.flush(file)
@@ -124,13 +111,14 @@ class RingCopier:
 
     def write_table(self, file: BlockWriter) -> bool:
         """Write a checkpoint; False if the table changes faster than it can be copied."""
-        for _ in range(READ_ATTEMPTS):
+        for attempt in range(1, READ_ATTEMPTS + 1):
             before, raw, after = self._ring.table()
             if after - before < self._ring.slots - 2:
-                break
+                self._write_state(file)
+                if self._last_opening() <= after or attempt >= _MESH_ATTEMPTS:
+                    break
         else:
             return False
-        self._write_state(file)
         self._write_rows(file, before, raw, after)
         return True
 
@@ -147,37 +135,26 @@ class RingCopier:
             if self._count >= MAX_RECORDS:
                 self.flush(file)
 
-    def _replaced(self, raw: bytes) -> bool:
-        """Did any of these records open a mesh whose row is that of a later mesh by now?"""
-        events = raw[_EVENT_AT::RECORD_SIZE]
-        place = events.find(RingEvent.OPENED)
-        while place >= 0:
-            record = Record._make(RECORD.unpack_from(raw, place * RECORD_SIZE))
-            if self._ring.mesh(record.mesh).opened > record.sequence:
-                return True
-            place = events.find(RingEvent.OPENED, place + 1)
-        return False
-
-    def _go_on_from_table(self, file: BlockWriter, read: int, *, leave_out: bool = False) -> None:
+    def _go_on_from_table(self, file: BlockWriter, read: int) -> None:
         """Write a checkpoint and the records after it. Records between ``read`` and the checkpoint are a gap.
 
-        The meters of the agent have the peaks among these. ``leave_out``: those that could be read are left out, too.
+        The meters of the agent have the peaks among these.
         """
-        for _ in range(READ_ATTEMPTS):
+        for attempt in range(1, READ_ATTEMPTS + 1):
             phases_began = self._ring.field("phases_began")
             before, raw, after = self._ring.table()
-            first = self._ring.cursor = before if leave_out else min(before, read)
+            first = self._ring.cursor = min(before, read)
             lost, records = self._ring.read_raw(self._ring.slots)
             if lost and first < before:
                 first = self._ring.cursor = before
                 lost, records = self._ring.read_raw(self._ring.slots)
-            if not lost and not self._replaced(records):
-                break
-            leave_out = leave_out or not lost
+            if not lost:
+                meters = copy_rows(self._ring, windows_after=read, phases=True).packed(phases_began)
+                self._write_state(file)
+                if self._last_opening() <= after or attempt >= _MESH_ATTEMPTS:
+                    break
         else:
             raise RingError("its live table changes faster than it can be copied")
-        meters = copy_rows(self._ring, windows_after=read, phases=True).packed(phases_began)
-        self._write_state(file)
         if first > read:
             self.lost += first - read
             self._write(file, BlockType.GAP, b"", number=read + 1, last=first)
@@ -222,6 +199,10 @@ class RingCopier:
         if header[_COUNTED] != self._header[_COUNTED]:
             self._header = header
             self._write(file, BlockType.COUNTERS, header)
+
+    def _last_opening(self) -> int:
+        """The last record that opened one of the meshes whose rows are written. Its row may have been another's."""
+        return max((int.from_bytes(row[_OPENED], "little") for row in self._meshes), default=0)
 
     def _mesh_row(self, number: int) -> bytes:
         return self._meshes[number] if number < len(self._meshes) else bytes(MESH_SIZE)

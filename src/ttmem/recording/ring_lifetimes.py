@@ -95,10 +95,13 @@ class RingLifetimes:
 
     def _mesh_changed(self, block: dict[str, Array], place: int) -> None:
         """A mesh was opened or closed. Its submeshes are closed with it."""
-        number = int(block["mesh"][place])
-        family = self._meshes.changed(number)
+        number, opens = int(block["mesh"][place]), block["event"][place] == RingEvent.OPENED
+        if opens:
+            family = self._meshes.opened(number, int(block["name"][place]), int(block["sequence"][place]))
+        else:
+            family = self._meshes.closed(number)
         allocators = [mesh.allocator for mesh in family if mesh.parent == number]
-        if block["event"][place] == RingEvent.CLOSED and allocators:
+        if allocators and not opens:
             self._end_parts()
             time = int(block["time"][place])
             self._rows.close_live(time, End.DEVICE_CLOSED, allocators)

@@ -29,10 +29,10 @@ from ttmem.recording.replay import RingStretch
 from ttmem.wire.agent_ring import PROGRAM_FRAME, RECORD, SHARED, WHOLESALE, RingError, RingEvent, chip_id
 from ttmem.wire.table_copy import TableCopy
 
-_ALLOCATED, _FREED, _NAMED, _RUN = (
-    int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.NAMED), int(RingEvent.RUN),
+_ALLOCATED, _FREED, _NAMED, _RUN, _OPENED = (
+    int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.NAMED), int(RingEvent.RUN), int(RingEvent.OPENED),
 )  # fmt: skip
-_MESHES_CHANGE = (int(RingEvent.OPENED), int(RingEvent.CLOSING), int(RingEvent.CLOSED))
+_MESHES_CHANGE = (_OPENED, int(RingEvent.CLOSING), int(RingEvent.CLOSED))
 _PROGRAMS_CHANGE = (*_MESHES_CHANGE, int(RingEvent.PROGRAM), int(RingEvent.DESTROYED))
 _FIRST_PART = int(Kind.CB)
 _USED = ("event", "time", "kind", "flags", "size", "per_bank", "slot", "mesh", "program")
@@ -122,9 +122,20 @@ class ThinnedRing(RecordedRing):
         if len(buffers):
             pairs = _Pairs(rows, buffers, slots, self._taken)
             self._alone = self._alone and pairs.usual  # else a later allocation may replace one that was never freed
-            if ordered and self._alone:
+            if ordered and self._alone and not self._replaced(rows):
                 self._drop_pairs(rows, steps, pairs, kept)
         return kept
+
+    def _replaced(self, rows: Rows) -> bool:
+        """Is a mesh opened among these records whose row, which has its chips, is that of a later one?"""
+        first = self.cursor + 1 - len(rows["event"])
+        try:
+            return any(
+                self.mesh(int(rows["mesh"][place])).opened > first + place
+                for place in np.flatnonzero(rows["event"] == _OPENED).tolist()
+            )
+        except RingError:
+            return True
 
     def _drop_launches(self, rows: Rows, steps: Array, kept: Array) -> None:
         """Leave out launches of a workload that is launched again before a sample or a change of a program."""

@@ -23,6 +23,7 @@ from ttmem.model.validation import MAX_MESH_CHIPS, check_cores, check_device, ch
 MAGIC = int.from_bytes(b"ttmemrng", "little")
 VERSION = 5
 NO_SLOT = NO_MESH_ID = NO_BOARD = 0xFFFFFFFF
+MESH_OPEN = 1  # a mesh's state
 SHARED, WHOLESALE, BINARY, RAN, KEPT, PER_CORE = 1, 2, 4, 8, 16, 32
 PROGRAM_FRAME = 255
 
@@ -117,7 +118,8 @@ class RingEvent(IntEnum):
 class Record(NamedTuple):
     """One record, as it stands in ring and table.
 
-    In a frame and in a record of a launch, ``per_bank`` is the number of the workload.
+    In a frame and in a record of a launch, ``per_bank`` is the number of the workload. In the record of an opening,
+    ``name`` is the description of the mesh.
     """
 
     sequence: int
@@ -336,7 +338,7 @@ class Ring:
         return before, self.table_rows(), self.head
 
     def blob(self, number: int) -> bytes:
-        """A name, core set or chip list by its number; empty for none."""
+        """A name, core set, chip list or description of a mesh by its number; empty for none."""
         known = self._blobs.get(number)
         if known is not None:
             return known
@@ -389,17 +391,28 @@ class Ring:
 
     def mesh(self, number: int) -> Mesh:
         """A mesh as it is now. Its ``turn`` is odd if its writer is amid a change, or was killed amid one."""
-        if not 0 <= number < self.mesh_count:
-            raise RingError(f"there is no mesh {number}")
+        self._check_mesh(number)
         at = self.meshes_at + number * MESH_SIZE
         for _ in range(READ_ATTEMPTS):
             raw = self.copy(at, MESH_SIZE)
-            fields = _MESH.unpack_from(raw)
-            (turn,) = _BLOB_LENGTH.unpack(self.copy(at, _BLOB_LENGTH.size))
-            if turn == fields[0] and not turn & 1:
+            if raw[:4] == self.copy(at, 4) and not raw[0] & 1:
                 break
-        banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
-        return Mesh._make((*fields, banks))
+        return _mesh_of(raw)
+
+    def opened_mesh(self, number: int, description: int, sequence: int) -> Mesh:
+        """The mesh that the record ``sequence`` opened, as it was then. By now its row may be that of a later mesh.
+
+        ``description`` is the name in that record. If there was no room for one, this is the row of now.
+        """
+        raw = self.blob(description)
+        if not raw:
+            return self.mesh(number)
+        self._check_mesh(number)
+        return _mesh_of(raw.ljust(MESH_SIZE, b"\0"))._replace(state=MESH_OPEN, opened=sequence)
+
+    def _check_mesh(self, number: int) -> None:
+        if not 0 <= number < self.mesh_count:
+            raise RingError(f"there is no mesh {number}")
 
     def mesh_rows(self, count: int) -> bytes:
         """The rows of the first meshes, while the agent may change them: enough to see that nothing changed."""
@@ -461,6 +474,11 @@ def _checked_size(fd: int) -> int:
     if not HEADER_SIZE <= size <= _MAX_FILE_BYTES:
         raise RingError(f"it has {size} bytes")
     return size
+
+
+def _mesh_of(raw: bytes) -> Mesh:
+    banks = tuple(Bank._make(_BANK.unpack_from(raw, BANKS_AT + i * BANK_SIZE)) for i in range(BANK_COUNT))
+    return Mesh._make((*_MESH.unpack_from(raw), banks))
 
 
 def geometry_of(mesh: Mesh, grid: int) -> Geometry | None:
