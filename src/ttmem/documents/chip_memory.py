@@ -29,7 +29,7 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
     """One chip's memory, pool by pool."""
     used = _used(chip)
     resident = _resident(chip, used)
-    at_once = _at_once(chip, used, resident)
+    parts = _at_once(chip, used, resident)
     small = chip.kinds[Kind.L1_SMALL]
     dram_pool, l1_pool = chip.pools[Pool.DRAM], chip.pools[Pool.L1]
     basis = None if geometry is None else "live" if geometry.live else "table"
@@ -61,8 +61,8 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
             "largest_free": _largest_free(chip, Pool.L1),
             "bank_free": _bank_free(chip, geometry, used[Kind.L1]),
             "banks": geometry.cores if geometry else None,
-            "at_once": _sum(at_once.values()),
-            "at_once_parts": cast("schema.AtOnceParts", at_once),
+            "at_once": _sum(parts.values()),
+            "at_once_parts": cast("schema.AtOnceParts", parts),
             "buffers": used[Kind.L1],
             "small": {
                 "used": used[Kind.L1_SMALL],
@@ -93,6 +93,12 @@ def memory(chip: Chip, geometry: Geometry | None, physical: schema.PhysicalL1 | 
         "missing": [label for label, size in zip(_LABELS, used) if size is None],
         "unseen": [],
     }
+
+
+def at_once(chip: Chip) -> int | None:
+    """L1 in use at one time, as in the row; without what takes long if the chip is part of many meshes."""
+    used = _used(chip)
+    return _sum(_at_once(chip, used, _resident(chip, used)).values())
 
 
 def _used(chip: Chip) -> list[int | None]:

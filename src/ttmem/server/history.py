@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ttmem.account.entities import Chip
 from ttmem.account.ledger import Ledger
 from ttmem.account.totals import Total
-from ttmem.documents.chip_memory import memory
+from ttmem.documents.chip_memory import at_once
 from ttmem.documents.snapshot import shown_chips
 from ttmem.model.kinds import KINDS, Kind
 
@@ -193,7 +193,7 @@ def sampled(
         for name, value, above in (
             (DRAM_TAKEN, _taken(chip, Kind.DRAM, Kind.TRACE), max(more[Kind.DRAM], more[Kind.TRACE])),
             (L1_TAKEN, _taken(chip, Kind.L1), more[Kind.L1]),
-            (AT_ONCE, memory(chip, None)["l1"]["at_once"], 0),
+            (AT_ONCE, at_once(chip), 0),
         ):
             if value is not None and (value or above or (chip.id, name) in known):
                 values[chip.id, name] = (value, value + above)
