@@ -17,7 +17,7 @@ from ttmem.account.allocations import Holding
 from ttmem.account.entities import Chip, Process, Share, Source
 from ttmem.account.shared_totals import join_devices, link, separate
 from ttmem.account.totals import NOT_YET, Total
-from ttmem.model.kinds import BUFFER_KINDS, KINDS, Kind
+from ttmem.model.kinds import BUFFER_KINDS, KINDS, KINDS_OF, Kind, Pool
 
 _ALLOCATED = frozenset(BUFFER_KINDS) - {Kind.HOST}  # kinds that the allocators of a chip allocate
 
@@ -51,6 +51,9 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
     if not moving:
         return
     old = moving[0].chips[moving[0].numbers.index(number)]
+    # A process may report one chip for several numbers: a mesh may stay on the old chip, or be on the new one already.
+    leaving = [holding for holding in moving if holding.chips.count(old) == 1]
+    entering = [holding for holding in moving if chip not in holding.chips]
     change = _Reassignment(process, seq, time)
     # Sources that counted on the old chip first, then in the order of their first reports.
     order = [
@@ -60,27 +63,36 @@ def rehome(process: Process, number: int, chip: Chip, seq: int, time: float) -> 
         if leaf is not None
     ]
     order.sort(key=lambda entry: entry[:2])
-    for holding in moving:
+    for holding in leaving:
         for kind in KINDS:
             change.set_aside(holding, kind, old)
-        launches.move(holding, old, chip, seq)
+    launches.move(leaving, entering, old, chip, seq)
+    for holding in moving:
         holding.former[old] = number
         holding.chips = tuple(chip if n == number else c for n, c in zip(holding.numbers, holding.chips))
-        if old not in holding.chips:
-            old.holdings.remove(holding)
-        if holding not in chip.holdings:
-            chip.holdings.append(holding)
         chip.covered |= holding.source.covered
-    for _, _, kind, source in order:
+    old.holdings = [holding for holding in old.holdings if old in holding.chips]
+    chip.holdings += entering
+    for kind, source in dict.fromkeys(entry[2:] for entry in order):  # once each: a source may have thousands of meshes
         change.settle(chip, kind, source)
     for kind in KINDS:
         change.resettle(old, kind)
     change.finish()
-    if not any(old in holding.chips for holding in process.holdings()):
-        share = process.shares.pop(old.id, None)
-        if share is not None:
+    share = process.shares.get(old.id)
+    if share is not None:
+        if any(old in holding.chips for holding in process.holdings()):
+            _lower_unused(share)
+        else:
+            del process.shares[old.id]
             share.leave()
     process.phases.other_totals()
+
+
+def _lower_unused(share: Share) -> None:
+    """Start new maxima of pools of which nothing is left: phases read no such total until something counts in it."""
+    for pool, total in zip(Pool, share.pools):
+        if not total.gaps and not any(share.voices[kind] for kind in KINDS_OF[pool]):
+            total.high = total.used
 
 
 class _Reassignment:
@@ -138,7 +150,8 @@ class _Reassignment:
         if share is None or any(source is share.voices[kind] for _, source in left):
             return
         share.voices[kind] = None
-        for _, source in sorted(left, key=lambda entry: entry[0]):  # in the order of their first reports
+        left.sort(key=lambda entry: entry[0])  # in the order of their first reports
+        for source in dict.fromkeys(source for _, source in left):
             self.settle(chip, kind, source)
 
     def set_aside(self, holding: Holding, kind: Kind, chip: Chip) -> None:

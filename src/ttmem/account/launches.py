@@ -9,6 +9,7 @@ are dropped first, once for all chips: a loop over a thousand programs leaves on
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ttmem.account.allocations import Holding, Program
@@ -16,6 +17,7 @@ from ttmem.account.allocations import Holding, Program
 if TYPE_CHECKING:
     from ttmem.account.entities import Chip, Source
 
+_RESIDENT = attrgetter("resident")
 _MOST_STALE = 64  # destroyed programs whose launches may be kept, plus half the number of launches
 
 
@@ -148,8 +150,9 @@ def leave(holding: Holding) -> None:
 
 def leave_all(source: Source) -> None:
     """Remove all programs of a source from the cores."""
-    fold_all(source)
-    for chip in _chips(source):
+    if source.launches:
+        fold_all(source)
+    for chip in filter(_RESIDENT, _chips(source)):
         chip.resident = [one for one in chip.resident if one[0].holding.source is not source]
 
 
@@ -158,13 +161,20 @@ def _chips(source: Source) -> Iterable[Chip]:
     return dict.fromkeys(source.process.numbers.values())
 
 
-def move(holding: Holding, old: Chip, new: Chip, seq: int) -> None:
-    """A chip of a holding turned out to be a different chip: move its resident programs there."""
-    programs = [one for one in resident(old) if one[0].holding is holding]  # first: its process has ``new`` already
-    fold_all(holding.source)
-    old.resident = [one for one in old.resident if one[0].holding is not holding]
+def move(leaving: list[Holding], entering: list[Holding], old: Chip, new: Chip, seq: int) -> None:
+    """A device turned out to be a different chip: move resident programs there, before the holdings have that chip.
+
+    ``leaving`` will have no other device on the old chip, ``entering`` have none on the new one yet.
+    """
+    resident(old)  # first: their process has ``new`` already
+    for source in dict.fromkeys(holding.source for holding in (*leaving, *entering)):
+        fold_all(source)
+    left, entered = set(leaving), set(entering)
+    programs = [(seq, program, cores) for program, cores in old.resident if program.holding in entered]
+    old.resident = [one for one in old.resident if one[0].holding not in left]
     resident(new)
     if programs:
         new.launched = True
-        _fold(new, [(seq, program, cores) for program, cores in programs])
-    holding.launched = False
+        _fold(new, programs)
+    for holding in entering:
+        holding.launched = False

@@ -101,7 +101,9 @@ def counted_chips(item: Allocation) -> tuple[Chip, ...]:
     leaf, chips = item.holding.leaves[item.kind], item.holding.chips
     if leaf is None or not leaf.chips or item.born == NOT_YET:
         return ()
-    return chips if len(leaf.chips) == len(chips) else tuple(chip for chip in chips if chip in leaf.chips)
+    if len(leaf.chips) == len(chips):
+        return chips
+    return tuple(chip for chip in dict.fromkeys(chips) if chip in leaf.chips)
 
 
 def counts(item: Allocation) -> bool:
