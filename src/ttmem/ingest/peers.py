@@ -77,14 +77,10 @@ class Peers:
         return Peer(ProcessInfo(0, None, user_id, connection=connection), None)
 
     def died(self) -> list[Peer]:
-        """The processes that died since the last call, each once."""
+        """The processes that died since the last call. Those with a pidfd are returned until `remember_dead`."""
         dead, self._gone = self._gone, []
         dead += [self._by_pidfd[fd] for fd, _ in self._epoll.poll(0)]
         return list(dict.fromkeys(dead))
-
-    def postpone(self, peer: Peer) -> None:
-        """Return that process again from the next call of `died`."""
-        self._gone.append(peer)
 
     def check_unwatched(self) -> bool:
         """Check the processes without a pidfd. Returns True if one of them died."""

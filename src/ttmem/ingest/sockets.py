@@ -28,7 +28,7 @@ from ttmem.wire.legacy_records import Record, Type
 from ttmem.wire.legacy_stream import READ_BYTES
 
 TURN_SECONDS = 0.008
-_EXIT_SECONDS = 0.002  # of each turn, for the ring of one dead process
+_EXIT_SECONDS = 0.002  # of each turn, for the ring of one dead process; also if nothing else of the turn is left
 _ACCEPTS_PER_TURN = 64
 _MAX_USER_CONNECTIONS = 8192
 _REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
@@ -69,8 +69,9 @@ class EventSockets:
         self._by_user: Counter[int | None] = Counter()  # connections
         self._over_limit: set[int | None] = set()  # users who were reported for too many connections
         self._reading: Connection | None = None  # the connection whose records are being applied
-        # Dead processes whose connections are not read yet, with the bytes that are left to read, as far as known.
+        # Dead processes, with the connections that may still have data of them, and the bytes that are left to read.
         self._draining: dict[Peer, dict[Connection, int]] = {}
+        self._in_drain = False  # one of these connections is being read
         self._exiting: dict[Peer, None] = {}  # and those whose rings are not read to the end yet
 
     # -- called by the loop --------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class EventSockets:
             if connection is not None:
                 if mask & select.EPOLLOUT:
                     connection.reply()
-                if mask & ~select.EPOLLOUT:
+                if mask & ~select.EPOLLOUT and not self._drains(connection):
                     self._read_safely(connection, deadline)
                     if connection.pending is not None:
                         waiting.append((fd, select.EPOLLIN))
@@ -183,6 +184,8 @@ class EventSockets:
             peer = self._peers.find(pid, user_id) if pid else self._peers.foreign(connection.number, user_id)
             connection.peers[pid] = peer
             peer.connections.add(connection)
+            if peer in self._draining:  # accepted, or used by this process for the first time, after its death
+                self._draining[peer][connection] = connection.waiting_bytes()
         if user_id != peer.info.user_id and not peer.sources:  # the process changed its user after it connected
             peer.info = peer.info._replace(user_id=user_id)
         return peer
@@ -237,24 +240,20 @@ class EventSockets:
     def apply_exits(self, deadline: float | None = None) -> None:
         """Apply the exit of each process that died, after all events that it had sent (rule 3).
 
-        The rest of a ring, or the end of a resync, may take seconds, so this is done in turns.
+        The rest of a ring, or the end of a resync, may take seconds, so this is done in turns. A client's request for a
+        dump leads to this call, too. While the data of a dead process is read, such a call reads no data: everything
+        before the request is applied already, what follows it must wait, and the calls would nest without limit.
         """
         if deadline is None:
             deadline = monotonic() + TURN_SECONDS
-        for peer in self._peers.died():
-            if self._reading in peer.connections:  # its own records led to this call: they are applied first
-                self._peers.postpone(peer)
-                continue
-            for listener in self._listeners.values():
-                self._accept(listener)  # the process may have connected, sent and died before it was accepted
-            self._draining[peer] = {}
-        for peer, left in list(self._draining.items()):
-            if self._drained(peer, left, deadline):
-                del self._draining[peer]
-                self._peers.remember_dead(peer)
-                self._exiting[peer] = None
-            if monotonic() > deadline:
-                return
+        if not self._in_drain:
+            self._notice_deaths()
+            self._in_drain = True
+            try:
+                self._drain(deadline)
+            finally:
+                self._in_drain = False
+        deadline = max(deadline, monotonic() + _EXIT_SECONDS)
         for peer in list(self._exiting):
             del self._exiting[peer]
             if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
@@ -264,29 +263,66 @@ class EventSockets:
             if monotonic() > deadline:
                 return
 
+    def finish(self) -> None:
+        """Nothing is read again: read the data of dead processes and all rings to the end, and apply all exits."""
+        self.apply_exits(math.inf)
+        self._rings.end()
+        self.apply_exits(math.inf)
+
     def catch_up(self) -> None:
         """Read rings and the data of dead processes for a few milliseconds. Called before a request is answered."""
         deadline = monotonic() + TURN_SECONDS
         self._rings.follow(deadline)
         self.apply_exits(deadline)
 
-    def _drained(self, peer: Peer, left: dict[Connection, int], deadline: float) -> bool:
+    def _notice_deaths(self) -> None:
+        for peer in self._peers.died():
+            if peer in self._draining:
+                continue  # `died` returns it again until it is remembered as dead
+            for listener in self._listeners.values():
+                self._accept(listener)  # the process may have connected, sent and died before it was accepted
+            self._draining[peer] = {connection: connection.waiting_bytes() for connection in peer.connections}
+
+    def _drains(self, connection: Connection) -> bool:
+        """Is there data of a dead process on this connection? Then only `_drain` reads it, and counts the bytes."""
+        if not self._draining:
+            return False
+        return any(connection in self._draining.get(peer, ()) for peer in connection.peers.values())
+
+    def _drain(self, deadline: float) -> None:
+        """Read what dead processes had sent, in the order of their deaths as far as time permits."""
+        for peer, left in list(self._draining.items()):
+            if self._reading in left:
+                continue  # its own records led to this call: they are applied first
+            drained = self._drained(left, deadline)
+            del self._draining[peer]
+            if drained:
+                self._peers.remember_dead(peer)
+                self._exiting[peer] = None
+            else:
+                self._draining[peer] = left  # it continues after the others
+            if monotonic() > deadline:
+                return
+
+    def _drained(self, left: dict[Connection, int], deadline: float) -> bool:
         """Read what a dead process had sent; False if there is more at the deadline.
 
-        Other processes may continue to send on the same connections, so only the bytes that were there at first count.
+        Other processes may continue to send on the same connections, so only the bytes that were there when the death
+        was noticed count.
         """
-        for connection in list(peer.connections):
-            while connection.pending is not None or left.get(connection) != 0:
+        late = False
+        while left:
+            connection = next(iter(left))
+            while connection.pending is not None or (connection.open and left[connection] > 0):
+                if late:
+                    return False
                 if connection.pending is not None:
                     self._read_safely(connection, deadline)
-                elif connection not in left:
-                    left[connection] = connection.waiting_bytes() if connection.open else 0
-                    continue
                 else:
                     count = self._read_safely(connection, deadline)
-                    left[connection] = max(0, left[connection] - count) if count > 0 else 0
-                if monotonic() > deadline:
-                    return False
+                    left[connection] = left[connection] - count if count > 0 else 0
+                late = monotonic() > deadline
+            del left[connection]
         return True
 
     def _exit(self, peer: Peer) -> None:

@@ -117,7 +117,7 @@ class Session:
     def finish(self) -> None:
         """The command has ended: read the processes that are still alive one last time."""
         self.turn()
-        self.rings.end()
+        self._sockets.finish()
 
     def at_peak(self) -> list[Allocation]:
         """Everything that was live at the peak of the buffers of all chips together."""
