@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from math import inf
 from struct import pack_into
-from time import CLOCK_MONOTONIC, clock_gettime
+from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns
 from typing import Any
 
 import pytest
@@ -397,6 +397,19 @@ def test_a_process_that_ends_without_closing(agent: Agent, reader: Reader) -> No
     assert reader.rings.counts() == (2, 0)
 
 
+def test_records_after_the_end_are_not_read(agent: Agent, reader: Reader) -> None:
+    """A process may outlive a run."""
+    source = reader.adopt(agent)
+    agent.opened()
+    agent.allocate(0, 100)
+    (follower,) = reader.rings._followers.values()
+    follower.end_here()
+    agent.allocate(1, 200)
+    reader.rings.end()
+    assert reader.sizes(source) == [100]
+    assert reader.rings.counts() == (2, 0)
+
+
 def test_nothing_was_ever_opened(agent: Agent, reader: Reader) -> None:
     reader.adopt(agent)
     reader.rings.end()
@@ -475,6 +488,136 @@ def test_the_ring_of_a_dead_process_is_read_in_the_order_of_time(agents: Callabl
     reader.follow()
     total = reader.ledger.chips["555"].kinds[Kind.DRAM]
     assert (total.peak.value, total.peak.limit) == (1000, None)
+
+
+class Sharing:
+    """A process with 100 bytes, which ends, and another one on the same chip. Slices have two records, without ticks.
+
+    The records of both are of now.
+    """
+
+    def __init__(self, agents: Callable[[], Agent], reader: Reader) -> None:
+        self.reader = reader
+        self.dying, self.other = agents(), agents()
+        self.other.chip(0, 555, 0)
+        self.source = reader.adopt(self.dying)
+        self.dying.opened()
+        now(self.dying).allocate(0, 100)
+        self.other.opened()
+
+    def adopt_other(self) -> None:
+        self.reader.adopt(self.other, 2)
+
+    def spike(self, size: int) -> None:
+        """The other process allocates a buffer and frees it at once."""
+        now(self.other).allocate(9, size)
+        now(self.other).free(9)
+
+    def finish(self) -> bool:
+        """Read a slice of what is left of the dead process."""
+        return self.reader.rings.finish(1, 0.0)  # type: ignore[arg-type]
+
+    def exit_now(self) -> None:
+        """Read all that is left of the dead process, and apply its exit."""
+        for _ in range(100):
+            if self.finish():
+                break
+        else:
+            raise AssertionError("its exit is never applied")
+        self.reader.sink.apply(self.reader.sink.now(), self.source, ProcessExited())
+
+    def exit(self) -> None:
+        """The same, then read the other process."""
+        self.exit_now()
+        self.reader.follow()
+
+    def peak(self) -> tuple[int, int | None]:
+        total = self.reader.ledger.chips["555"].kinds[Kind.DRAM]
+        return total.peak.value, total.peak.limit
+
+
+def now(agent: Agent) -> Agent:
+    """The next record is of now."""
+    agent.clock = clock_gettime_ns(CLOCK_MONOTONIC) - 1000
+    return agent
+
+
+@pytest.fixture
+def sharing(agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch) -> Sharing:
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", 2)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 2)
+    return Sharing(agents, reader)
+
+
+def test_an_exit_does_not_wait_for_younger_records(sharing: Sharing) -> None:
+    """The other process writes as fast as it is read, so there is always more."""
+    sharing.adopt_other()
+    sharing.reader.follow()
+    for _ in range(2):
+        sharing.spike(10)
+    turns = 0
+    while not sharing.finish():
+        sharing.spike(10)
+        turns += 1
+        assert turns < 10, "it waits for records that were written after its end"
+
+
+def test_an_exit_waits_for_the_older_records_of_a_ring_only(sharing: Sharing) -> None:
+    """Some were there when it was looked at before. It has younger ones by the time these are read."""
+    sharing.adopt_other()
+    sharing.reader.follow()
+    for _ in range(3):
+        sharing.spike(10)
+    assert sharing.reader.rings.follow(0.0)
+    assert not sharing.finish()
+    for _ in range(4):
+        sharing.spike(10)
+    sharing.exit_now()
+    assert sharing.reader.rings.behind() > 4
+
+
+def test_younger_records_do_not_count_before_an_exit(sharing: Sharing) -> None:
+    """To read the rest of the ring takes several turns. What was freed at the end was not live together with these."""
+    sharing.adopt_other()
+    sharing.reader.follow()
+    for slot in range(1, 7):
+        now(sharing.dying).allocate(slot, 1)
+    for slot in range(3):
+        now(sharing.other).allocate(slot, 1)
+    assert not sharing.finish()
+    sharing.spike(1000)
+    sharing.exit()
+    assert sharing.peak() == (1003, None)
+
+
+def test_an_exit_waits_for_a_ring_of_which_nothing_was_read_yet(sharing: Sharing) -> None:
+    """Its records may be older."""
+    sharing.reader.follow()
+    for size in (10, 10, 1000):
+        sharing.spike(size)
+    sharing.adopt_other()
+    sharing.exit()
+    assert sharing.peak() == (1100, None)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_program_ends_after_older_records_of_others(
+    agents: Callable[[], Agent], sharing: Sharing, last: bool
+) -> None:
+    """All of its own were read before. ``last``: its ring is looked at after the other one."""
+    if last:
+        sharing.reader.rings.close()
+        sharing.adopt_other()
+        sharing.source = sharing.reader.adopt(sharing.dying)
+    else:
+        sharing.adopt_other()
+    sharing.reader.follow()
+    sharing.spike(1000)
+    sharing.reader.adopt(agents())
+    for _ in range(2):  # in the first turn, the other ring is read
+        sharing.reader.follow()
+    assert sharing.peak() == (1100, None)
+    assert sharing.reader.sizes(sharing.source) == []
 
 
 @pytest.mark.parametrize("lost", [False, True])

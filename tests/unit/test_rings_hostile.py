@@ -6,12 +6,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from struct import pack_into
+from time import CLOCK_MONOTONIC, clock_gettime_ns
 from typing import Any
 
 import pytest
 
 from tests.scripted_agent import L1_SIZE, MESHES, SLOTS, TABLE, Agent, Reader
-from ttmem.ingest import ring_programs
+from ttmem.ingest import ring_programs, rings
+from ttmem.ingest.followed_ring import FollowedRing
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import (
     BANK_SIZE,
@@ -301,6 +303,100 @@ def test_a_writer_that_never_stops_does_not_hold_up_the_end(agent: Agent, reader
     ring.read = read  # type: ignore[method-assign]
     reader.rings.end()
     assert len(reader.rings) == 0
+
+
+def always_old(clock: int) -> int:
+    return 1000
+
+
+def back_and_forth(clock: int) -> int:
+    return 1000 if clock != 1000 else clock_gettime_ns(CLOCK_MONOTONIC)
+
+
+def in_the_future(clock: int) -> int:
+    return 1 << 63
+
+
+@pytest.mark.parametrize("time", [always_old, back_and_forth, in_the_future])
+@pytest.mark.parametrize("whose", ["others", "others, with a wrong head", "its own"])
+def test_a_writer_of_wrong_times_does_not_hold_up_an_exit(
+    agents: Callable[[], Agent],
+    reader: Reader,
+    monkeypatch: pytest.MonkeyPatch,
+    time: Callable[[int], int],
+    whose: str,
+) -> None:
+    """It writes as much as is read, and nothing calls `tick`, as in `ttmem run`. A child may write a dead one's."""
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", 2)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 2)
+    dying, other = agents(), agents()
+    other.chip(0, 555, 0)
+    for pid, agent in enumerate((dying, other), 1):
+        reader.adopt(agent, pid)
+        agent.opened()
+    reader.follow()
+    writer = dying if whose == "its own" else other
+
+    def write() -> None:
+        for act in (writer.allocate, writer.free):
+            writer.clock = time(writer.clock)
+            act(9)
+
+    for _ in range(4):
+        write()
+    for slot in range(4):
+        dying.allocate(slot)
+    ring, reads = reader.rings._followers[1 if writer is dying else 2].fold.ring, 0  # type: ignore[index]
+    real = ring.read
+
+    def read(limit: int) -> Any:
+        nonlocal reads
+        reads += 1
+        assert reads < 2 * SLOTS, "the exit waits for ever"
+        answer = real(limit)
+        write()
+        return answer
+
+    monkeypatch.setattr(ring, "read", read)
+    begin_turn = FollowedRing.begin_turn
+
+    def misled(follower: FollowedRing) -> None:
+        head = writer.head
+        if whose == "others, with a wrong head":
+            writer.put(head=head + (1 << 40))
+        begin_turn(follower)
+        writer.put(head=head)
+
+    monkeypatch.setattr(FollowedRing, "begin_turn", misled)
+    while not reader.rings.finish(1, 0.0):  # type: ignore[arg-type]
+        pass
+    assert len(reader.rings) == 1
+    assert reader.warnings == []
+
+
+def test_a_head_that_goes_back_after_the_end(agents: Callable[[], Agent]) -> None:
+    """A child of a dead process may write its ring."""
+    looks = 0
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        assert looks < 1000, "it never comes to an end"
+        return 0.0
+
+    reader = Reader(clock)
+    agent = agents()
+    reader.adopt(agent)
+    agent.opened()
+    reader.follow()
+    head = agent.head
+    agent.put(head=head + 4)
+    (follower,) = reader.rings._followers.values()
+    follower.end_here()
+    agent.put(head=head)
+    assert reader.rings.finish(1)  # type: ignore[arg-type]
+    assert reader.warnings == []
+    reader.close()
 
 
 @pytest.mark.parametrize("seed", range(40))

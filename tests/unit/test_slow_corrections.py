@@ -14,8 +14,8 @@ from tests.scripted_agent import SLOTS
 from tests.unit.test_shed_rings import _TICK_SECONDS, Ticking
 from ttmem.account.entities import Source
 from ttmem.account.totals import Total
-from ttmem.ingest import ring_fold
-from ttmem.ingest.followed_ring import PATIENT_TICKS, FollowedRing
+from ttmem.ingest import ring_fold, rings
+from ttmem.ingest.followed_ring import LAST_SECONDS, PATIENT_TICKS, FollowedRing
 from ttmem.ingest.ring_fold import RingFold
 from ttmem.model.events import PeaksReset, ProcessExited
 from ttmem.model.kinds import Kind, Pool
@@ -364,6 +364,37 @@ def test_a_process_exits_after_older_records_of_others(agents: Agents) -> None:
     total = reader.ledger.chips["555"].kinds[Kind.DRAM]
     reader.rings.close()
     assert (total.used, total.peak.value, total.peak.limit) == (0, 1100, None)
+
+
+def test_a_ring_that_was_read_to_its_end_is_not_corrected(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It only waits for older records of another. After a second it is late, but nothing of it was lost."""
+    monkeypatch.setattr(rings, "_SLICE_RECORDS", 2)
+    monkeypatch.setattr(rings, "_LEAST_SLICE_RECORDS", 2)
+    reader = Ticking()
+    first, other = agents(), agents()
+    source = reader.adopt(first)
+    reader.adopt(other, 2)
+    now(other).take(1, 500, Kind.DRAM, 0)
+    now(other).give_back(1)
+    reader.tick(4)
+    now(first).take(1, 100, Kind.DRAM, 0)
+    now(first).give_back(1)
+    for slot in range(6):
+        now(other).take(slot, 10, Kind.DRAM, 0)
+    assert not reader.rings.finish(1, 0.0)  # type: ignore[arg-type]
+    reader.rings.tick()
+    (follower, _) = reader.rings._followers.values()
+    assert follower.read_to_its_end
+    reader.clock.now += LAST_SECONDS + _TICK_SECONDS
+    reader.rings.tick()
+    assert follower.late
+    assert reader.rings.finish(1, 0.0)  # type: ignore[arg-type]
+    reader.sink.apply(reader.sink.now(), source, ProcessExited())
+    reader.tick(4)
+    total = reader.ledger.chips["555"].kinds[Kind.DRAM]
+    reader.rings.close()
+    assert (total.used, total.peak.value, total.peak.limit) == (60, 500, None)
+    assert reader.anomalies() == {}
 
 
 def test_a_process_exits_after_its_corrections_and_older_records_of_others(agents: Agents, slow: Slow) -> None:

@@ -19,8 +19,8 @@ class FollowedRing:
     """One agent's ring, the source of its events, and how much time was spent on it."""
 
     __slots__ = (
-        "_applied", "_chips_used", "_correcting_ticks", "_due", "_goal", "chips", "end", "ended", "fold", "inode",
-        "last_read", "late", "shares_chips", "shedding", "source", "spent",
+        "_applied", "_chips_used", "_complete_until", "_correcting_ticks", "_due", "_goal", "_look_head", "_look_time",
+        "chips", "end", "ended", "fold", "inode", "last_read", "late", "shares_chips", "shedding", "source", "spent",
     )  # fmt: skip
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
@@ -28,7 +28,7 @@ class FollowedRing:
         self.source = source
         self.inode = inode  # of its memory
         self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
-        self.ended = 0  # the agent's time at which that became known
+        self.ended = 0  # when that became known, by the clock of the agents
         self.late = False  # it was not read to its end in time
         self.shares_chips = False  # with another process, as far as is known in this turn
         self.spent = 0.0  # seconds in this tick
@@ -37,9 +37,12 @@ class FollowedRing:
         self._applied = 0  # records, before this tick
         self._goal = 0  # the last record to read in this turn
         self._due: float | None = None  # when its end must be reached; known one tick after the end
+        self._correcting_ticks = 0
+        self._look_head = 0  # its newest record at a look
+        self._look_time = 0  # and when that was, by the clock of the agents
+        self._complete_until = 0  # all that was written before this time is applied, whatever times the records have
         self.chips: frozenset[str] = frozenset()  # as of this turn
         self._chips_used = 0
-        self._correcting_ticks = 0
 
     def look_at_chips(self) -> None:
         """Find the chips that its process uses."""
@@ -54,7 +57,10 @@ class FollowedRing:
         return self.end is not None and self.fold.ring.cursor >= self.end and not self.fold.loaded
 
     def end_here(self) -> None:
-        """Do not read what is written from now on: a process that lives on may write for ever."""
+        """Do not read what is written from now on: a process that lives on may write for ever.
+
+        ``ended`` is the reader's clock: the last record may be much older than the death, or have a wrong time.
+        """
         if self.end is None:
             self.end, self.ended = self.fold.ring.head, clock_gettime_ns(CLOCK_MONOTONIC)
         if self.shedding.shed:
@@ -78,14 +84,24 @@ class FollowedRing:
             self.fold.let_others_pass(skip=self.end is None or self.fold.ring.cursor < self.end)
 
     def load(self, limit: int) -> None:
-        """Read at most so many records, or what is left at the end if that is late."""
-        self.fold.load(limit, late=self.late)
-        if not self.fold.loaded:
-            self._goal = self.fold.ring.cursor  # its writer misleads the reader: no other ring waits for it
+        """Read at most so many records. If it is late and records are left, load what is live now instead."""
+        ring = self.fold.ring
+        if self.end is not None:
+            limit = max(0, min(limit, self.end - ring.cursor))
+        self.fold.load(limit, late=self.late and limit > 0)
+        if not self.fold.loaded:  # either there is no more, or its writer misleads the reader: nothing waits for more
+            self._goal = ring.cursor
+            if self.end is not None:
+                self.end = min(self.end, ring.cursor)
 
     def begin_turn(self) -> None:
         """Read up to the newest record of now: a process that goes on writing would keep the reader busy for ever."""
+        now = clock_gettime_ns(CLOCK_MONOTONIC)
         self._goal = self.fold.look()
+        position = self.fold.position
+        if position is not None and position >= self._look_head:
+            self._complete_until, self._look_time = self._look_time, now
+            self._look_head = min(self._goal, position + self.fold.ring.slots)  # older ones are lost
         self.note()
 
     def note(self) -> None:
@@ -104,10 +120,19 @@ class FollowedRing:
     def until(self, now: int) -> int:
         """Up to which agent's time its records are applied in a turn that began ``now``.
 
-        Records that were written since then may be younger than unread ones of another process on the same chips.
+        Records that were written since then may be younger than unread ones of another process on the same chips. What
+        is left of a ring that has an end is older than that, even if its times are later.
         """
-        return now if self.shares_chips else _ALL_TIMES
+        return now if self.shares_chips and self.end is None else _ALL_TIMES
 
     def pending(self, now: int) -> bool:
         """Is there anything left to read or to apply in this turn?"""
         return self.has_more() or (self.fold.loaded and self.fold.next_time <= self.until(now))
+
+    def may_have_older(self, time: int) -> bool:
+        """May it have records that are not applied yet and were written before an agent's time?
+
+        If nothing is loaded, that is not known. A writer may give all its records old times, so nothing waits for more
+        than what was in its ring at the first look after that time.
+        """
+        return self._complete_until < time and self.fold.next_time <= time

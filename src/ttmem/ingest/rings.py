@@ -61,7 +61,7 @@ class Rings:
         self._followers: dict[Peer, FollowedRing] = {}
         self._successors: dict[Peer, deque[FollowedRing]] = {}
         self._slices = 0  # that were read so far
-        self._turn = 0  # when this turn began, by the clock of the agents
+        self._turn = 0  # up to which time records are applied in this turn, by the clock of the agents
         self._cost = ReadingCost()
         self._renewals_due = 0.0  # when copies may be made again
         self._renewed_seconds = 0.0  # that copies took in this tick
@@ -121,6 +121,7 @@ class Rings:
         self._begin_turn()
         for peer, follower in list(self._followers.items()):
             self._guarded(peer, follower, follower.begin_turn)
+        for peer, follower in list(self._followers.items()):
             if not self._pending(peer, follower) and not follower.source.shed:
                 self._read([(peer, follower)], deadline)  # an audit may be new even so
         while True:
@@ -138,8 +139,9 @@ class Rings:
     def finish(self, peer: Peer, deadline: float = inf) -> bool:
         """The process is dead: read the rest of its ring, then close it. False if there is more to read.
 
-        Rings that share chips with it are read as well, as far as their records are older. A process that gives all
-        its records old times can delay the end by `followed_ring.LAST_SECONDS`, and no longer.
+        Rings that share chips with it are read as well, up to the time of its end. A process that writes for ever, and
+        gives all its records old times, delays the end only until what was in its ring then is read. If `tick` is
+        called, the end is delayed by `followed_ring.LAST_SECONDS` at most.
         """
         started: set[Peer] = set()
         while True:
@@ -147,14 +149,14 @@ class Rings:
             if follower is None:
                 return True
             self._guarded(peer, follower, follower.end_here)
-            self._begin_turn()
+            self._begin_turn(follower.ended)
             for other, its_ring in list(self._followers.items()):
                 if other not in started:  # once only: a living process may write for ever
                     started.add(other)
                     self._guarded(other, its_ring, its_ring.begin_turn)
             if self._followers.get(peer) is follower:
-                others = [] if follower.late else self._all_pending()
-                self._read(_sharing_chips((peer, follower), others), deadline)
+                others = [item for item in self._all_pending() if item[1].may_have_older(follower.ended)]
+                self._read(_sharing_chips((peer, follower), [] if follower.late else others), deadline)
             if peer in self._followers and self._clock() > deadline:
                 return False
 
@@ -219,9 +221,9 @@ class Rings:
             self._guarded(peer, following, following.begin_turn)
             self._find_shared_chips()
 
-    def _begin_turn(self) -> None:
-        """Note the time, and which rings share chips."""
-        self._turn = clock_gettime_ns(CLOCK_MONOTONIC)
+    def _begin_turn(self, time: int | None = None) -> None:
+        """Note the time up to which records are applied, by default now, and which rings share chips."""
+        self._turn = clock_gettime_ns(CLOCK_MONOTONIC) if time is None else time
         self._find_shared_chips()
 
     def _find_shared_chips(self) -> None:
@@ -299,7 +301,7 @@ class Rings:
     def _may_end(self, ended: FollowedRing) -> bool:
         """Are all older records of others on its chips applied? They count before the exit of the process."""
         return ended.late or not any(
-            follower.fold.next_time <= ended.ended if follower.fold.loaded else self._pending(peer, follower)
+            follower.may_have_older(ended.ended) and self._pending(peer, follower)
             for peer, follower in list(self._followers.items())
             if follower is not ended and not follower.fold.apart and not ended.chips.isdisjoint(follower.chips)
         )
