@@ -2,7 +2,8 @@
 """What it costs to correct the account after lost records: CPU in all, and the longest time that the loop is held.
 
 A real server reads the memory of an agent, or a client's socket. Its loop is watched from before the records are lost
-until the account is right again. The memory has the size of a real agent's, and is written by this program.
+until the account is right again. The memory has the size of a real agent's, and is written by this program. A client
+that dies is a process of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _BUDGET_MS = 20.0
 _ROWS = 200_000
 _SLOTS, _TABLE, _BLOBS = 1 << 16, 1 << 18, 1 << 20
 _MESHES = _CHIPS = 256
+_MANY_MESHES = 2000  # of one client
+_CLIENT = "client"  # an argument of this program
 _SHAPES = 40
 _ROUNDS = 3  # maximum, because CPU time varies little
 _SPARE = _TABLE - 1  # a slot that is free before and after all lost records
@@ -188,11 +191,53 @@ async def _resync(server: Server) -> Step:
         return Step(watch.longest, watch.total)
 
 
+async def _many_meshes(server: Server) -> Step:
+    """A client with 2,000 meshes of the same 256 chips: a buffer on each, a resync, and its death."""
+    command = [sys.executable, "-m", "benchmarks.corrections", _CLIENT, server.options.socket]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        await asyncio.to_thread(client.stdout.readline)
+        while not server.history.fine.columns:  # as above
+            await asyncio.sleep(_POLL_SECONDS)
+        with LoopWatch(lambda: not server.ledger.processes) as watch:
+            client.stdin.write(b"\n")
+            client.stdin.flush()
+            await asyncio.to_thread(client.stdout.readline)
+            (process,) = server.ledger.processes.values()
+            assert process.count == _MANY_MESHES
+            client.kill()
+            await watch.reached.wait()
+    return Step(watch.longest, watch.total)
+
+
+def _client_with_meshes(path: str) -> None:
+    """Open the chips and a mesh; when asked to, allocate on all meshes and resync; then wait to be killed."""
+    meshes = [_order(number) for number in range(_MANY_MESHES)]
+    buffers = [Allocated(numbers, Kind.DRAM, 1 << 20, 4096, extra=Extra(8192)) for numbers in meshes]
+    with closing(_client(path)) as line:
+        chips = [DeviceOpened(chip, ChipInfo(str(77000 + chip))) for chip in range(_CHIPS)]
+        _send(line, _packed([*chips, *buffers[:1]]), 1)
+        print(flush=True)
+        sys.stdin.readline()
+        _send(line, _packed(buffers[1:]), 2)
+        _send(line, _packed([ResyncBegin(1), *buffers, ResyncEnd(1)]), 3)
+        print(flush=True)
+        sys.stdin.readline()
+
+
+def _order(number: int) -> tuple[int, ...]:
+    """All chips, for each number in another order."""
+    step = 2 * (number // _CHIPS) + 1
+    return tuple((number + chip * step) % _CHIPS for chip in range(_CHIPS))
+
+
 _CASES: dict[str, Callable[[Server], Awaitable[Step]]] = {
     "unchanged": _unchanged_rows,
     "new-rows": _new_rows,
     "reopened": _reopened,
     "resync": _resync,
+    "many-meshes": _many_meshes,
 }
 
 
@@ -307,4 +352,7 @@ async def _measure(case: str, path: str) -> Step:
 
 
 if __name__ == "__main__":
-    json.dump(asyncio.run(_measure(sys.argv[1], sys.argv[2])), sys.stdout)
+    if sys.argv[1] == _CLIENT:
+        _client_with_meshes(sys.argv[2])
+    else:
+        json.dump(asyncio.run(_measure(sys.argv[1], sys.argv[2])), sys.stdout)

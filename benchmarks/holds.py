@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.snapshots import counters, driver_chip, holder, machine, slot
 
@@ -22,7 +22,7 @@ from benchmarks.loop_watch import LoopWatch
 from benchmarks.report import Report, spread
 from ttmem.account.entities import Source
 from ttmem.account.ledger import Ledger
-from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramCompiled, ProgramRun
+from ttmem.model.events import Allocated, DeviceOpened, Extra, ProgramCompiled, ProgramRun, WorkloadRun
 from ttmem.model.geometry import BOARDS
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
@@ -103,6 +103,26 @@ def _cached(ledger: Ledger, programs: int, parts: int) -> None:
     ledger.apply(0.0, source, ProgramRun(0, programs, _SOME_CORES))
 
 
+def _workloads(server: Server) -> None:
+    """A thousand workloads on 32 chips, each with a program for each chip."""
+    source = _source(server.ledger, 100, range(32))
+    for workload in range(1000):
+        for chip in range(32):
+            program = 1 + 32 * workload + chip
+            event = Allocated(chip, Kind.CB, 0x20000, 512, program, extra=Extra(cores=_SOME_CORES))
+            server.ledger.apply(0.0, source, event)
+    _launch_all(server)
+
+
+def _launch_all(server: Server) -> None:
+    """Launch all these workloads."""
+    (process,) = server.ledger.processes.values()
+    (source,) = process.sources.values()
+    for workload in range(1000):
+        runs = tuple(ProgramRun(chip, 1 + 32 * workload + chip, _SOME_CORES) for chip in range(32))
+        server.ledger.apply(0.0, source, WorkloadRun(workload, runs))
+
+
 def _crowd(server: Server) -> None:
     """Two hundred processes on ten of 32 chips each, and 64 slots in tt-metal's counters of each chip."""
     for pid in range(100, 300):
@@ -131,20 +151,27 @@ def _hour(server: Server) -> None:
             tier.put(now - step * tier.step, dict.fromkeys(series, (used, used)))
 
 
-_CASES: dict[str, tuple[Callable[[Server], None], tuple[str, ...]]] = {
-    "spread": (_spread_out, (*_OF_ALLOCATIONS, "/allocations?limit=10000", *_OF_ALL)),
-    "one-chip": (_on_one_chip, (*_OF_ALLOCATIONS, "/snapshot")),
-    "overlapping": (_overlapping, (*_OF_ALLOCATIONS, "/snapshot")),
-    "programs": (_programs, (*_OF_ALLOCATIONS, *_OF_ALL)),
-    "large-program": (_large_program, (f"/cores{_CHIP}&core=0,0", "/snapshot")),
-    "crowd": (_crowd, ("/snapshot", "/processes", "/metrics")),
-    "hour": (_hour, ("/history", "/history?step=10", f"/history{_CHIP}")),
+class _Case(NamedTuple):
+    fill: Callable[[Server], None]
+    paths: tuple[str, ...]
+    before_each: Callable[[Server], None] = lambda server: None  # so that an answer is not prepared by the one before
+
+
+_CASES = {
+    "spread": _Case(_spread_out, (*_OF_ALLOCATIONS, "/allocations?limit=10000", *_OF_ALL)),
+    "one-chip": _Case(_on_one_chip, (*_OF_ALLOCATIONS, "/snapshot")),
+    "overlapping": _Case(_overlapping, (*_OF_ALLOCATIONS, "/snapshot")),
+    "programs": _Case(_programs, (*_OF_ALLOCATIONS, *_OF_ALL)),
+    "large-program": _Case(_large_program, (f"/cores{_CHIP}&core=0,0", "/snapshot")),
+    "workloads": _Case(_workloads, ("/snapshot", f"/cores{_CHIP}"), _launch_all),
+    "crowd": _Case(_crowd, ("/snapshot", "/processes", "/metrics")),
+    "hour": _Case(_hour, ("/history", "/history?step=10", f"/history{_CHIP}")),
 }
 
 
 def run(report: Report, folder: Path, rounds: int) -> None:
     report.title("Blocking of the server's event loop, ms: longest per answer, median (range)")
-    for case, (fill, _) in _CASES.items():
+    for case, (fill, _, _) in _CASES.items():
         command = [
             sys.executable,
             "-m",
@@ -167,7 +194,7 @@ def run(report: Report, folder: Path, rounds: int) -> None:
 
 async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
     server = Server(Options(path, legacy_path=None, quiet=True, machine=None))
-    fill, paths = _CASES[case]
+    fill, paths, before_each = _CASES[case]
     ready = asyncio.Event()
     serving = asyncio.create_task(server.run(ready.set))
     await ready.wait()
@@ -175,6 +202,7 @@ async def _measure(case: str, path: str, rounds: int) -> dict[str, Any]:
     out: dict[str, Any] = {each: {"holds": [], "took": []} for each in paths}
     for _ in range(rounds):
         for each in paths:
+            before_each(server)
             with LoopWatch() as watch:
                 began = time.monotonic()
                 await asyncio.to_thread(get, each, socket_path=api_path(path), timeout=120)

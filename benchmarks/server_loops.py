@@ -37,6 +37,7 @@ _REQUEST_SECONDS = 0.5
 _CHIP_ID_SEED = 78
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BUDGET_PERCENT = 15.0
+_AGE_BUDGET_MS = 50.0  # a tick of the server, in which every ring is read
 
 _LOOPS = {"one": "one operation", "two": "two in turn", "gather": "all_gather + add, fabric"}
 # ttnn refuses all_gather on a single chip, and an n150 has no fabric.
@@ -173,6 +174,7 @@ def _measure(
     )
     report.budget(f"server beside {name}: CPU by the loop's own", share, _BUDGET_PERCENT, "%")
     report.budget(f"server beside {name}: records dropped", dropped, 0, "records")
+    report.budget(f"server beside {name}: age of a snapshot", 1e3 * statistics.median(ages), _AGE_BUDGET_MS, "ms")
 
 
 def _dropped(snapshot: dict[str, Any]) -> int:

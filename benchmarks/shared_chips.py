@@ -24,6 +24,7 @@ _BURST_US = 1000  # 20 records of each of 2 rings, 5 of each of 8
 _SECONDS = 4.0
 _SHARED_CHIP_ID, _OWN_CHIP_ID = 77000, 78000
 _POOLS = ("dram", "l1")
+_BUDGET_RATIO = 2.0
 
 
 class _Phase(NamedTuple):
@@ -58,6 +59,7 @@ def _measure(report: Report, server: Server, sharing: list[RingWriter], alone: l
     ratio = statistics.median(one.seconds / its.seconds for one, its in zip(shared, own, strict=True))
     report.figure("  sharing a chip, over chips of their own", f"{ratio:.2f}")
     name = f"{len(sharing)} rings that share a chip"
+    report.budget(f"{name}: CPU of a record, by that on chips of their own", ratio, _BUDGET_RATIO, "times")
     rows = [
         (not_none(writer.row(phases[-1].snapshot)), written)
         for phases, writers in ((shared, sharing), (own, alone))
