@@ -50,7 +50,7 @@ uint16_t Meshes::add(NewMesh&& mesh) {
     return index;
 }
 
-// A new index, or when there are no more that of the mesh that was closed longest ago.
+// A new index, or if there are no more, the next one of a mesh that is closed.
 uint16_t Meshes::free_index() const noexcept {
     if (open_.size() < kMeshes) {
         return static_cast<uint16_t>(open_.size());

@@ -12,6 +12,7 @@ from tests.recordings import RingRecording, live_in_account, live_in_table, samp
 from tests.scripted_agent import BANKS, SLOTS, Agent
 from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import AllocationTable, End
+from ttmem.recording.ring_copier import RingCopier
 
 _STEP = 10_000_000  # ns
 
@@ -19,6 +20,12 @@ _STEP = 10_000_000  # ns
 def dram_banks(table: AllocationTable) -> list[int]:
     """For each allocation, the banks of DRAM that its allocator has."""
     return [table.allocators[place].regions[Kind.DRAM].banks for place in table.allocator.tolist()]
+
+
+def replace(agent: MeteredAgent) -> None:
+    agent.close_mesh(1)
+    agent.open_mesh(1, [1])
+    agent.take(1, 5, Kind.DRAM, 1)
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["in one block", "in two blocks"])
@@ -100,11 +107,16 @@ def test_a_mesh_without_a_description(lost: bool) -> None:
     assert (of_size[100], of_size[60]) == (("555",), ("777",))
 
 
-def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks() -> None:
+@pytest.mark.parametrize("seen", ["both in one block", "the first before", "the second after"])
+def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks(
+    seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only the description of the first mesh says that it had the chip of another one, where both were highest."""
     agent = MeteredAgent([555, 777], [[0]])
     recording = RingRecording(agent)
     agent.open_mesh(1, [0])
+    if seen == "the first before":
+        recording.poll(flush=True)
     agent.clock += _STEP
     agent.take(0, 100, Kind.DRAM, 0)
     agent.take(1, 10, Kind.DRAM, 1)
@@ -113,10 +125,32 @@ def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks() -> None:
     agent.take(1, 30, Kind.DRAM, 1)
     agent.give_back(1)
     agent.clock += _STEP
+    if seen == "the second after":
+        (copier,) = recording.copiers
+        with monkeypatch.context() as patch:
+            # Rows are copied after records. In between, the process replaces the mesh.
+            patch.setattr(copier, "_write_state", lambda file: (replace(agent), RingCopier._write_state(copier, file)))
+            recording.poll(flush=True)
+    else:
+        replace(agent)
+    assert samples_agree(recording.recording(), _STEP * 1e-9)
+
+
+def test_a_mesh_that_is_used_after_a_loss_and_replaced_before_the_recorder_looks() -> None:
+    """At the first record that uses it, its row is that of a later mesh."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    recording.poll(flush=True)
+    agent.open_mesh(1, [0])
+    agent.churn(2 * SLOTS)
+    recording.poll(flush=True)
+    agent.take(0, 100, Kind.DRAM, 1)
     agent.close_mesh(1)
     agent.open_mesh(1, [1])
-    agent.take(1, 5, Kind.DRAM, 1)
-    assert samples_agree(recording.recording(), _STEP * 1e-9)
+    agent.take(0, 60, Kind.DRAM, 1)
+    table = recording.recording().lifetimes().allocations
+    of_size = {size: table.chip_sets[chips] for size, chips in zip(table.size.tolist(), table.chips.tolist())}
+    assert (of_size[100], of_size[60]) == (("555",), ("777",))
 
 
 def test_a_mesh_that_is_replaced_while_a_checkpoint_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from ttmem.model.validation import MAX_BANKS, check, check_reserved
 from ttmem.wire.agent_ring import (
     BINARY,
     KEPT,
+    MESH_OPEN,
     MESH_SIZE,
     PER_CORE,
     SHARED,
@@ -171,7 +172,7 @@ class RingMeshes:
         ``meshes`` are those of now, by their index. What was opened after the record ``until`` is left to its record.
         """
         before = dict(self._opened_as)
-        now = {number: _identity(mesh) for number, mesh in enumerate(meshes) if mesh.state == 1}
+        now = {number: _identity(mesh) for number, mesh in enumerate(meshes) if mesh.state == MESH_OPEN}
         for number, mesh in enumerate(meshes):
             if mesh.opened > until:
                 now.pop(number, None)
@@ -222,7 +223,7 @@ class RingMeshes:
                 continue
             self._rows[number] = row
             mesh = self._ring.mesh(number)
-            event = self._take_audit(number, mesh) if mesh.state == 1 and self._is_now(number, mesh) else None
+            event = self._take_audit(number, mesh) if mesh.state == MESH_OPEN and self._is_now(number, mesh) else None
             if event is not None:
                 yield mesh.audited, event._replace(device=self.view(number).device)
 

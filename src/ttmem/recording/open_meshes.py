@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import Allocator, BankRegion
 from ttmem.recording.recorded_ring import RecordedRing
 from ttmem.recording.table_indexes import Indexes
-from ttmem.wire.agent_ring import Mesh, chip_id
+from ttmem.wire.agent_ring import MESH_OPEN, Mesh, RingError, chip_id
 
 
 class OpenMesh(NamedTuple):
@@ -29,7 +30,7 @@ class OpenMeshes:
         self._source = source
         self._indexes = indexes
         self._open: dict[int, OpenMesh] = {}
-        self._descriptions: dict[int, tuple[int, int]] = {}  # of meshes whose opening was read, with its sequence
+        self._rows: dict[int, Mesh] = {}  # of meshes that are open; in the ring they may be those of later meshes
 
     def __getitem__(self, number: int) -> OpenMesh:
         """RingError if the recording does not describe it."""
@@ -47,7 +48,8 @@ class OpenMeshes:
     def opened(self, number: int, description: int, sequence: int) -> list[OpenMesh]:
         """A mesh was opened. Returns the one that had its index until now, with its submeshes."""
         family = self.closed(number)
-        self._descriptions[number] = description, sequence
+        with suppress(RingError):  # it is raised again when the mesh is used
+            self._rows[number] = self._ring.opened_mesh(number, description, sequence)
         return family
 
     def closed(self, number: int) -> list[OpenMesh]:
@@ -56,13 +58,12 @@ class OpenMeshes:
         return [self._open.pop(index) for index in family]
 
     def forget(self) -> None:
-        """Records were lost: any mesh may have been closed."""
+        """Records were lost: any mesh may have been closed. Those of now are open as of the last record."""
         self._open.clear()
-        self._descriptions.clear()
+        self._rows = {number: mesh for number, mesh in enumerate(self._ring.meshes()) if mesh.state == MESH_OPEN}
 
     def _mesh(self, number: int) -> Mesh:
-        found = self._descriptions.get(number)
-        return self._ring.mesh(number) if found is None else self._ring.opened_mesh(number, *found)
+        return self._rows.get(number) or self._ring.mesh(number)
 
     def _describe(self, mesh: Mesh) -> Allocator:
         dram, l1, _, small, trace = mesh.banks

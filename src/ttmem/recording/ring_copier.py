@@ -24,8 +24,8 @@ _TIME = Struct("<Q")
 _LEAST_BETWEEN_TABLES = 65_536  # records
 _LIVE_FACTOR = 4
 _MESH_ATTEMPTS = 3  # to copy the table and the meshes while none is opened
+_OPENED = slice(104, 112)  # of the row of a mesh
 # Of the row of a mesh, what is not an audit: state to dram_base, map_end and opened.
-_OPENED = slice(104, 112)
 _IDENTITY = (slice(4, 56), slice(96, 112))
 _BYTES_PER_SECOND = 16 << 20  # of one process
 _BURST_BYTES = 64 << 20
@@ -201,7 +201,7 @@ class RingCopier:
             self._write(file, BlockType.COUNTERS, header)
 
     def _last_opening(self) -> int:
-        """The last record that opened one of the meshes whose rows are written. Its row may have been another's."""
+        """The last record that opened one of the meshes whose rows are written. Before, the row was of another mesh."""
         return max((int.from_bytes(row[_OPENED], "little") for row in self._meshes), default=0)
 
     def _mesh_row(self, number: int) -> bytes:

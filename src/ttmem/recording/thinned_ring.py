@@ -127,11 +127,11 @@ class ThinnedRing(RecordedRing):
         return kept
 
     def _replaced(self, rows: Rows) -> bool:
-        """Is a mesh opened among these records whose row, which has its chips, is that of a later one?"""
-        first = self.cursor + 1 - len(rows["event"])
+        """Do these records have two meshes of one index? Only one of them has its chips in the row of that index."""
+        first, meshes = self.cursor + 1 - len(rows["event"]), rows["mesh"]
         try:
             return any(
-                self.mesh(int(rows["mesh"][place])).opened > first + place
+                self.mesh(int(meshes[place])).opened > first + place or np.any(meshes[:place] == meshes[place])
                 for place in np.flatnonzero(rows["event"] == _OPENED).tolist()
             )
         except RingError:

@@ -400,9 +400,10 @@ class Ring:
         return _mesh_of(raw)
 
     def opened_mesh(self, number: int, description: int, sequence: int) -> Mesh:
-        """The mesh that the record ``sequence`` opened, as it was then. By now its row may be that of a later mesh.
+        """The mesh that the record ``sequence`` opened. By now its row may be that of a later mesh.
 
-        ``description`` is the name in that record. If there was no room for one, this is the row of now.
+        ``description`` is the name in that record: the row without audits, with 0 or NO_MESH_ID as the mesh's id. If
+        there was no room for one, this is the row of now, so the chips may be those of a later mesh.
         """
         raw = self.blob(description)
         if not raw:
