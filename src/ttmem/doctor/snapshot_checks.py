@@ -91,7 +91,8 @@ def losses(context: DoctorContext) -> Iterator[Message]:
     odd = context.snapshot["anomalies"]
     if odd["dropped"]:
         yield warning(
-            _SNAPSHOT, f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missed",
+            _SNAPSHOT,
+            f"{count(odd['dropped'], 'event was', 'events were')} dropped: peaks in between may be missing or a range",
             "the totals are corrected automatically; if it continues, check whether the server gets enough CPU time",
         )  # fmt: skip
     if odd["rejected"]:

@@ -215,7 +215,7 @@ class CaughtUp(NamedTuple):
     since: float  # time of the last record before the loss
     highs: tuple[MissedHigh, ...]
     phases: tuple[OpenPhaseHighs, ...]
-    missed_phases: int  # that began among the lost records and are not open any more
+    missed_phases: int  # that began among the lost records; some of them may be in ``phases``
     first: bool  # the source was already there when its records were first read
     reset: bool = False  # the peaks were reset among the lost records
     unmetered: bool = False  # how high it was among the lost records is not known
