@@ -37,7 +37,7 @@ _SOME_CORES = (1 << 8) - 1
 _CHIP = "?chip=77000"
 _OF_ALLOCATIONS = (
     "/allocations?limit=90",
-    "/allocations?limit=90&sort=newest&tag=kv",
+    "/allocations?limit=90&sort=newest&text=kv",
     f"/headroom{_CHIP}",
     f"/cores{_CHIP}&core=0,0",
 )
