@@ -12,6 +12,7 @@ from tests.recordings import RingRecording, live_in_account, live_in_table, samp
 from tests.scripted_agent import BANKS, SLOTS, Agent
 from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import AllocationTable, End
+from ttmem.recording.blocks import BlockWriter
 from ttmem.recording.ring_copier import RingCopier
 
 _STEP = 10_000_000  # ns
@@ -126,10 +127,14 @@ def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks(
     agent.give_back(1)
     agent.clock += _STEP
     if seen == "the second after":
-        (copier,) = recording.copiers
+        write_state = RingCopier._write_state
+
+        def replaced_before(copier: RingCopier, file: BlockWriter) -> None:
+            replace(agent)
+            write_state(copier, file)
+
         with monkeypatch.context() as patch:
-            # Rows are copied after records. In between, the process replaces the mesh.
-            patch.setattr(copier, "_write_state", lambda file: (replace(agent), RingCopier._write_state(copier, file)))
+            patch.setattr(RingCopier, "_write_state", replaced_before)  # rows are copied after records
             recording.poll(flush=True)
     else:
         replace(agent)
