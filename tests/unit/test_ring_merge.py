@@ -205,6 +205,39 @@ def test_a_correction_has_its_place_in_the_order(
     assert (corrected.born < last.born) == later
 
 
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("what", ["records", "corrections"])
+def test_what_is_later_than_a_turn_waits_for_the_next_one(
+    sharing: tuple[list[Agent], Reader, list[Source]], monkeypatch: pytest.MonkeyPatch, what: str, ended: bool
+) -> None:
+    """Both rings have records with times in the future, more than are loaded at once, or lost records."""
+    both, reader, sources = sharing
+    for agent in both:
+        agent.clock += 1 << 50
+        for slot in range(4):
+            agent.allocate(slot, 100 + slot)
+        if what == "corrections":
+            agent.churn(64)
+    followers = list(reader.rings._followers.values())
+    if ended:
+        for follower in followers:
+            follower.end_here()
+    rounds, read = 0, reader.rings._read
+
+    def counted(group: list[Any], deadline: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 100, "it reads on without progress"
+        read(group, deadline)
+
+    monkeypatch.setattr(reader.rings, "_read", counted)
+    with small_slices(2):
+        for _ in range(4):
+            assert not reader.rings.follow(inf)
+    assert [reader.sizes(source) for source in sources] == [[100, 101, 102, 103]] * 2
+    assert len(reader.rings) == (0 if ended else 2)
+
+
 def test_a_dead_process_does_not_wait_for_a_writer_of_old_times(
     agents: Callable[[], Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -600,6 +600,24 @@ def test_an_exit_waits_for_a_ring_of_which_nothing_was_read_yet(sharing: Sharing
     assert sharing.peak() == (1100, None)
 
 
+def test_a_ring_that_is_read_for_the_exit_of_another_process(agents: Callable[[], Agent], sharing: Sharing) -> None:
+    """Its own process died later. That exit waits for records that were written between the two deaths."""
+    sharing.adopt_other()
+    first = agents()
+    first.chip(0, 555, 0)
+    first.opened()
+    sharing.reader.adopt(first, 3)
+    sharing.reader.follow()
+    followers = sharing.reader.rings._followers
+    now(sharing.dying).allocate(1, 1)
+    followers[3].end_here()  # type: ignore[index]
+    sharing.spike(1000)
+    followers[1].end_here()  # type: ignore[index]
+    assert sharing.reader.rings.finish(3)  # type: ignore[arg-type]
+    sharing.exit()
+    assert sharing.peak() == (1101, None)
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_a_program_ends_after_older_records_of_others(
     agents: Callable[[], Agent], sharing: Sharing, last: bool

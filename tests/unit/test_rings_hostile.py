@@ -13,7 +13,7 @@ import pytest
 
 from tests.scripted_agent import L1_SIZE, MESHES, SLOTS, TABLE, Agent, Reader
 from ttmem.ingest import ring_programs, rings
-from ttmem.ingest.followed_ring import FollowedRing
+from ttmem.ingest.followed_ring import LAST_SECONDS, FollowedRing
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import (
     BANK_SIZE,
@@ -396,6 +396,41 @@ def test_a_head_that_goes_back_after_the_end(agents: Callable[[], Agent]) -> Non
     agent.put(head=head)
     assert reader.rings.finish(1)  # type: ignore[arg-type]
     assert reader.warnings == []
+    reader.close()
+
+
+def test_a_head_that_goes_back_after_the_end_is_late(
+    agents: Callable[[], Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is live is then loaded instead of the rest, once."""
+    clock = 0.0
+    reader = Reader(lambda: clock)
+    agent = agents()
+    source = reader.adopt(agent)
+    agent.opened()
+    reader.follow()
+    agent.allocate(0, 100)
+    head = agent.head
+    agent.put(head=head + 4)
+    (follower,) = reader.rings._followers.values()
+    follower.end_here()
+    agent.put(head=head)
+    for _ in range(2):
+        reader.rings.tick()
+        clock += LAST_SECONDS
+    assert follower.late
+    copies, table_rows = 0, follower.fold.ring.table_rows
+
+    def copied() -> bytearray:
+        nonlocal copies
+        copies += 1
+        if copies > 1:
+            raise TimeoutError("it copies the table again")
+        return table_rows()
+
+    monkeypatch.setattr(follower.fold.ring, "table_rows", copied)
+    assert reader.rings.finish(1)  # type: ignore[arg-type]
+    assert (copies, reader.sizes(source), reader.warnings) == (1, [100], [])
     reader.close()
 
 

@@ -8,19 +8,24 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import CLOCK_MONOTONIC, clock_gettime_ns
 
 import pytest
 
+from tests.scripted_agent import Agent
 from tests.support import not_none, wait_until
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
-from ttmem.ingest import sockets
+from ttmem.ingest import rings, sockets
+from ttmem.ingest.peers import Peer
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
 from ttmem.ingest.sockets import EventSockets
+from ttmem.model.kinds import Confidence, Kind
 from ttmem.run.session import Session
 from ttmem.wire.legacy_records import Type, request
 
@@ -268,15 +273,68 @@ def test_at_the_end_all_exits_are_applied(intake: Intake) -> None:
 
 
 def test_at_the_end_of_a_run_all_exits_are_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those of processes whose rings would take several turns."""
-    ended: list[bool] = []
+    """Also those of processes whose rings take several turns."""
+    turns: Counter[Peer] = Counter()
+
+    def finish(peer: Peer, deadline: float) -> bool:
+        turns[peer] += 1
+        return turns[peer] > 9
+
     with ExitStack() as stack:
         session = stack.enter_context(Session(lambda text: None))
-        monkeypatch.setattr(session.rings, "finish", lambda peer, deadline: bool(ended))
-        monkeypatch.setattr(session.rings, "end", lambda: ended.append(True))
+        monkeypatch.setattr(session.rings, "finish", finish)
         pids = [dead(stack, session.path, allocs(2)) for _ in range(3)]
         session.turn()
         assert not session.ledger.departed
         session.finish()
         found = [(process.info.pid, process.count) for process in session.ledger.departed]
         assert sorted(found) == sorted((pid, 2) for pid in pids)
+
+
+def test_at_the_end_exits_come_before_later_records_of_others(
+    intake: Intake, agents: Callable[[], Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ring of a dead process takes several turns. What another one allocates meanwhile was not live with it."""
+    for name in ("_SLICE_RECORDS", "_LEAST_SLICE_RECORDS"):
+        monkeypatch.setattr(rings, name, 2)
+    for name in ("TURN_SECONDS", "_EXIT_SECONDS"):
+        monkeypatch.setattr(sockets, name, -1.0)
+    dying, living = agents(), agents()
+    living.chip(0, 555, 0)
+    for agent, pid in ((dying, intake.dead(())), (living, os.getpid())):
+        peer = intake.events._peers.find(pid, os.getuid())
+        source = peer.sources["agent"] = intake.ledger.source(0.0, peer.info, "agent", Confidence.EXACT)
+        intake.rings.adopt(peer, source, os.dup(agent.fd))
+        agent.opened()
+    for slot in range(10):
+        dying.allocate(slot, 100)
+    while not any(follower.ended for follower in intake.rings._followers.values()):
+        intake.events.turn()
+    assert not intake.ledger.departed
+    living.clock = clock_gettime_ns(CLOCK_MONOTONIC)
+    living.allocate(0, 700)
+    intake.events.finish()
+    assert len(intake.ledger.departed) == 1
+    total = intake.ledger.chips["555"].kinds[Kind.DRAM]
+    assert (total.used, total.peak.value) == (700, 1000)
+
+
+def test_deaths_that_never_stop_do_not_hold_up_the_end(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ring takes several turns, and in each look at the processes another one is dead."""
+    turns: Counter[Peer] = Counter()
+    looks, peers = 0, intake.events._peers
+
+    def finish(peer: Peer, deadline: float) -> bool:
+        turns[peer] += 1
+        return turns[peer] > 3
+
+    def died() -> list[Peer]:
+        nonlocal looks
+        looks += 1
+        assert looks < 100, "it never comes to an end"
+        return [peers.foreign(looks, None)]
+
+    monkeypatch.setattr(intake.rings, "finish", finish)
+    monkeypatch.setattr(peers, "died", died)
+    intake.events.finish()
+    assert 4 in turns.values()

@@ -88,8 +88,10 @@ class FollowedRing:
         ring = self.fold.ring
         if self.end is not None:
             limit = max(0, min(limit, self.end - ring.cursor))
-        self.fold.load(limit, late=self.late and limit > 0)
-        if not self.fold.loaded:  # either there is no more, or its writer misleads the reader: nothing waits for more
+        late = self.late and limit > 0 and not self.fold.loaded
+        self.fold.load(limit, late=late)
+        # If nothing is loaded, either there is no more, or its writer misleads the reader: nothing waits for more.
+        if late or not self.fold.loaded:
             self._goal = ring.cursor
             if self.end is not None:
                 self.end = min(self.end, ring.cursor)
@@ -126,8 +128,12 @@ class FollowedRing:
         return now if self.shares_chips and self.end is None else _ALL_TIMES
 
     def pending(self, now: int) -> bool:
-        """Is there anything left to read or to apply in this turn?"""
-        return self.has_more() or (self.fold.loaded and self.fold.next_time <= self.until(now))
+        """Is there anything left to read or to apply in this turn?
+
+        Corrections that were loaded in this turn are later than ``now``, and so may be records with wrong times. If it
+        shares chips, they wait for the next turn, even if it has an end. No more is read before they are applied.
+        """
+        return self._has_older(now if self.shares_chips else _ALL_TIMES)
 
     def may_have_older(self, time: int) -> bool:
         """May it have records that are not applied yet and were written before an agent's time?
@@ -135,4 +141,7 @@ class FollowedRing:
         If nothing is loaded, that is not known. A writer may give all its records old times, so nothing waits for more
         than what was in its ring at the first look after that time.
         """
-        return self._complete_until < time and self.fold.next_time <= time
+        return self._complete_until < time and self._has_older(time)
+
+    def _has_older(self, time: int) -> bool:
+        return self.fold.next_time <= time if self.fold.loaded else self.has_more()

@@ -140,8 +140,8 @@ class Rings:
         """The process is dead: read the rest of its ring, then close it. False if there is more to read.
 
         Rings that share chips with it are read as well, up to the time of its end. A process that writes for ever, and
-        gives all its records old times, delays the end only until what was in its ring then is read. If `tick` is
-        called, the end is delayed by `followed_ring.LAST_SECONDS` at most.
+        gives all its records old times, delays the end only until what was in its ring at the end of the process is
+        read. If `tick` is called, the end is delayed by `followed_ring.LAST_SECONDS` at most.
         """
         started: set[Peer] = set()
         while True:
@@ -155,8 +155,8 @@ class Rings:
                     started.add(other)
                     self._guarded(other, its_ring, its_ring.begin_turn)
             if self._followers.get(peer) is follower:
-                others = [item for item in self._all_pending() if item[1].may_have_older(follower.ended)]
-                self._read(_sharing_chips((peer, follower), [] if follower.late else others), deadline)
+                others = [] if follower.late else self._with_older(follower)
+                self._read(_sharing_chips((peer, follower), others), deadline)
             if peer in self._followers and self._clock() > deadline:
                 return False
 
@@ -301,10 +301,13 @@ class Rings:
     def _may_end(self, ended: FollowedRing) -> bool:
         """Are all older records of others on its chips applied? They count before the exit of the process."""
         return ended.late or not any(
-            follower.may_have_older(ended.ended) and self._pending(peer, follower)
-            for peer, follower in list(self._followers.items())
-            if follower is not ended and not follower.fold.apart and not ended.chips.isdisjoint(follower.chips)
+            follower is not ended and not follower.fold.apart and not ended.chips.isdisjoint(follower.chips)
+            for _, follower in self._with_older(ended)
         )
+
+    def _with_older(self, ended: FollowedRing) -> list[tuple[Peer, FollowedRing]]:
+        """The rings that may have records from before the end of this one that are not applied yet."""
+        return [item for item in self._followers.items() if item[1].may_have_older(ended.ended)]
 
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
         """Has it something to apply in this turn?"""

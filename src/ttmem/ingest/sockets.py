@@ -28,7 +28,7 @@ from ttmem.wire.legacy_records import Record, Type
 from ttmem.wire.legacy_stream import READ_BYTES
 
 TURN_SECONDS = 0.008
-_EXIT_SECONDS = 0.002  # of each turn, for the ring of one dead process; also if nothing else of the turn is left
+_EXIT_SECONDS = 0.002  # of each turn, for the ring of one dead process; also if the turn has no time left
 _ACCEPTS_PER_TURN = 64
 _MAX_USER_CONNECTIONS = 8192
 _REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
@@ -253,19 +253,17 @@ class EventSockets:
                 self._drain(deadline)
             finally:
                 self._in_drain = False
-        deadline = max(deadline, monotonic() + _EXIT_SECONDS)
-        for peer in list(self._exiting):
-            del self._exiting[peer]
-            if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
-                self._exit(peer)
-            else:
-                self._exiting[peer] = None  # it continues after the others
-            if monotonic() > deadline:
-                return
+        self._finish_rings(max(deadline, monotonic() + _EXIT_SECONDS))
 
     def finish(self) -> None:
-        """Nothing is read again: read the data of dead processes and all rings to the end, and apply all exits."""
+        """Called once, at the end: read the data of dead processes and all rings to the end, and apply all exits.
+
+        What living processes sent on connections is not read. Exits come before the rest of the rings: what others
+        allocated after a death was not live together with what the dead process held.
+        """
         self.apply_exits(math.inf)
+        while self._exiting:  # no more deaths are noticed meanwhile: they might never end
+            self._finish_rings(math.inf)
         self._rings.end()
         self.apply_exits(math.inf)
 
@@ -274,6 +272,17 @@ class EventSockets:
         deadline = monotonic() + TURN_SECONDS
         self._rings.follow(deadline)
         self.apply_exits(deadline)
+
+    def _finish_rings(self, deadline: float) -> None:
+        """Read what is left of the rings of dead processes, a slice of each, and apply the exits of these processes."""
+        for peer in list(self._exiting):
+            del self._exiting[peer]
+            if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
+                self._exit(peer)
+            else:
+                self._exiting[peer] = None  # it continues after the others
+            if monotonic() > deadline:
+                return
 
     def _notice_deaths(self) -> None:
         for peer in self._peers.died():
