@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from tests.l1_accounts import GRID, N150, Account
-from tests.support import PATIENCE, not_none
+from tests.support import PATIENCE, answered, api_over, not_none
 from ttmem.documents import cores
 from ttmem.documents.cores import Cores
 from ttmem.documents.snapshot import take_snapshot
@@ -19,6 +20,7 @@ from ttmem.model.events import Allocated, DeviceOpened, Extra, Freed, ProgramRun
 from ttmem.model.identity import ChipInfo
 from ttmem.model.kinds import Kind
 from ttmem.model.schema import PhysicalL1
+from ttmem.server import http_server
 
 Json = dict[str, Any]
 
@@ -53,6 +55,33 @@ def test_others_have_their_turn(kind: Kind) -> None:
 
     asyncio.run(ask())
     assert turns >= 30
+
+
+def test_a_document_is_made_in_a_thread_and_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account(N150)
+    for number in range(400):  # all overlap, so the segments have 80,000 owners
+        account.buffer(110_000 + number * 8, 4096)
+    threads: set[int] = set()
+    rows: list[int] = []
+
+    def watched(self: Any, segment: Any, core: Any) -> Any:
+        threads.add(threading.get_ident())
+        return made_of(self, segment, core)
+
+    def text(data: Any) -> str:
+        rows.append(len(found := json_text(data)))
+        return found
+
+    made_of, json_text = cores._DocumentBuilder._segment, http_server.json_text
+    monkeypatch.setattr(cores._DocumentBuilder, "_segment", watched)
+    monkeypatch.setattr(http_server, "json_text", text)
+    query = {"chip": "77", "core": "0,0"}
+    answer = asyncio.run(answered(api_over(account.ledger, None), "/cores", query))
+    assert threads
+    assert threading.get_ident() not in threads
+    monkeypatch.undo()
+    assert answer == asyncio.run(asked(Cores(account.ledger), core=(0, 0)))
+    assert max(rows) < sum(rows) / 100, "no other thread can run while the encoder works"
 
 
 @pytest.fixture

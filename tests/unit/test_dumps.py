@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ttmem.account.ledger import Ledger
-from ttmem.documents.dump import EVERYTHING
+from ttmem.documents.dump import EVERYTHING, DumpBuilder
+from ttmem.ingest import time_slices
 from ttmem.ingest.clock import Clock
 from ttmem.model.events import Allocated, DeviceClosed, Freed, ProcessExited
 from ttmem.model.identity import ProcessInfo
@@ -135,6 +136,29 @@ def test_requests_of_too_many_moments_are_answered_together(monkeypatch: pytest.
     assert stage.totals()[-1] == 2000  # the last ones show a moment after the last request
 
 
+def test_a_request_does_not_join_a_dump_that_is_already_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dumps, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(dumps, "_MAX_CAPTURED", 0)
+    begun: list[DumpBuilder] = []
+
+    async def story(stage: Stage) -> None:
+        class Late(DumpBuilder):
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments)
+                begun.append(self)
+                if len(begun) == 2:  # of the request that had to wait with its capture
+                    stage.allocate(3)
+                    stage.request()
+
+        monkeypatch.setattr(dumps, "DumpBuilder", Late)
+        for number in (1, 2):
+            stage.allocate(number)
+            stage.request()
+        await stage.done()
+
+    assert run(story).totals() == [1, 2, 3]
+
+
 def test_captures_of_a_large_account_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dumps, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(dumps, "_MAX_CAPTURED", 1000)
@@ -176,6 +200,101 @@ def test_a_document_is_of_a_moment_after_its_request() -> None:
         assert ((await first)["total"], second["total"]) == (2000, 0)
 
     run(story)
+
+
+def many_buffers(stage: Stage, count: int) -> None:
+    stage.allocate(*range(1, count + 1))
+
+
+def many_programs(stage: Stage, count: int) -> None:
+    for number in range(count):
+        event = Allocated(0, Kind.CB, 64 * (number % 4 + 1), 4096, number // 4 + 1)
+        stage.ledger.apply(1.0, stage.source, event)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces are small, and there is a pause after each."""
+    monkeypatch.setattr(dumps, "_PIECE", 100)
+    monkeypatch.setattr(time_slices, "_TURN_SECONDS", -1.0)
+
+
+def with_others(stage: Stage, each_turn: Callable[[], object]) -> asyncio.Task[None]:
+    """Something else that the loop does in each pause."""
+
+    async def others() -> None:
+        while True:
+            each_turn()
+            await asyncio.sleep(0)
+
+    return asyncio.create_task(others())
+
+
+@pytest.mark.parametrize("fill", [many_buffers, many_programs])
+def test_others_have_their_turn_while_a_document_is_captured(
+    fill: Callable[[Stage, int], None], steps: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+    captured: list[int] = []
+
+    class Watched(DumpBuilder):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            captured.append(len(turns))
+
+    monkeypatch.setattr(dumps, "DumpBuilder", Watched)
+
+    async def story(stage: Stage) -> None:
+        fill(stage, 2000)
+        task = with_others(stage, lambda: turns.append(0))
+        assert (await stage.dumps.document(EVERYTHING, user_id=0))["total"] == 2000
+        task.cancel()
+
+    run(story)
+    assert 2000 / 100 <= captured[0] <= 2000 / 100 + 5, "a pause for each piece; programs are captured together"
+
+
+@pytest.mark.parametrize("events", [2, 3, 1_000_000])
+def test_a_document_is_of_one_moment_whatever_happens_in_the_pauses(events: int, steps: None) -> None:
+    async def story(stage: Stage) -> None:
+        stage.allocate(*range(1, 1001))
+        first, left = 1, events
+
+        def move() -> None:
+            """Free the oldest buffer and allocate another, between two turns."""
+            nonlocal first, left
+            if left and first < 1000:
+                stage.free(first)
+                stage.allocate(first + 1000)
+                first, left = first + 1, left - 1
+
+        task = with_others(stage, move)
+        wanted = EVERYTHING._replace(limit=2000)
+        document = await stage.dumps.document(wanted, user_id=0)
+        task.cancel()
+        (group,) = document["groups"]
+        (kind,) = group["kinds"]
+        found = sorted(row["address"] for row in kind["allocations"])
+        assert found == [*range(found[0], found[0] + 1000)]
+
+    run(story)
+
+
+def test_what_was_captured_is_dropped_piece_by_piece(steps: None) -> None:
+    left: list[int] = []
+
+    async def story(stage: Stage) -> None:
+        many_programs(stage, 2000)
+        stage.request()
+        captured = stage.dumps._requests[0].captured
+        assert captured is not None
+        task = with_others(stage, lambda: left.append(len(captured.pieces)))
+        await stage.done()
+        task.cancel()
+
+    run(story)
+    assert len(set(left)) >= 4, "there are pauses between pieces"
+    assert left[-1] == 0
 
 
 def test_a_dump_that_fails_does_not_stop_the_next() -> None:

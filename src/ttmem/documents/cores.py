@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -128,6 +129,13 @@ class Cores:
 
     async def document(self, chip_id: str, core: tuple[int, int] | None, may_see: Sees) -> schema.Cores:
         """The cores of a chip, and one of them in detail; LookupError if there is no such chip or core."""
+        return (await self.prepared(chip_id, core, may_see))()
+
+    async def prepared(self, chip_id: str, core: tuple[int, int] | None, may_see: Sees) -> Callable[[], schema.Cores]:
+        """A function that makes the same document.
+
+        The segments of a core may have a hundred thousand owners, so a server calls it in a thread.
+        """
         chip = next((chip for chip in shown_chips(self._ledger) if chip.id == chip_id), None)
         if chip is None:
             raise LookupError(
@@ -135,12 +143,12 @@ class Cores:
             )
         geometry = chip.geometry
         if geometry is None:
-            return _unknown(chip_id, "the type of this board is not known")
+            return lambda: _unknown(chip_id, "the type of this board is not known")
         if core is not None and not (core[0] < geometry.grid_x and core[1] < geometry.grid_y):
             grid = f"{geometry.grid_x} x {geometry.grid_y}"
             raise LookupError(f"there is no core {core[0]},{core[1]}; the grid of this chip is {grid}")
         made = await self._map(chip, geometry)
-        return _DocumentBuilder(made.map, may_see).chip(self._age(made), core)
+        return partial(_DocumentBuilder(made.map, may_see).chip, self._age(made), core)
 
     async def _map(self, chip: Chip, geometry: Geometry) -> _BuiltMap:
         """A map that is recent enough, or is being built, or a new one."""
@@ -359,7 +367,7 @@ class _DocumentBuilder:
         bit = 1 << (core.y * ROW + core.x)
         here: Iterator[schema.KernelRow] = (
             {"tag": self._owner(part)["tag"], "size": part.size // part.extra.cores.bit_count()}
-            for part in core.program.parts.values()
+            for part in list(core.program.parts.values())  # in a thread: an event may change it meanwhile
             if part.kind in KERNEL_KINDS and part.extra is not None and part.extra.cores & bit
         )
         return [*islice(here, _MOST_KERNELS)]

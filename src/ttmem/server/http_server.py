@@ -73,13 +73,16 @@ async def rows_response(make: Callable[[], Mapping[str, object]]) -> Response:
 def _rows_text(data: Mapping[str, object]) -> str:
     """The same as ``json_text``, row by row, because no other thread can run while the encoder works.
 
-    >>> _rows_text({"host": "box", "chips": [{"chip": "77"}, {}], "driver": None})
-    '{"host":"box","chips":[{"chip":"77"},{}],"driver":null}'
+    >>> _rows_text({"host": "box", "chips": [{"chip": "77"}, {}], "core": {"x": 0, "segments": [{}, 1]}})
+    '{"host":"box","chips":[{"chip":"77"},{}],"core":{"x":0,"segments":[{},1]}}'
     """
     parts = []
     for key, value in data.items():
-        rows = f"[{','.join([json_text(row) for row in value])}]" if isinstance(value, list) else json_text(value)
-        parts.append(f"{json_text(key)}:{rows}")
+        if isinstance(value, list):
+            text = f"[{','.join([json_text(row) for row in value])}]"
+        else:
+            text = _rows_text(value) if isinstance(value, dict) else json_text(value)
+        parts.append(f"{json_text(key)}:{text}")
     return f"{{{','.join(parts)}}}"
 
 

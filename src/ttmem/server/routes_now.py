@@ -144,7 +144,7 @@ class NowRoutes:
             raise HttpError(400, "chip is missing: specify one; the snapshot lists all chips")
         try:
             wanted = None if core is None else parse_core(core)
-            return json_response(await self._cores.document(chip, wanted, sees(request.user_id)))
+            return await rows_response(await self._cores.prepared(chip, wanted, sees(request.user_id)))
         except ValueError as error:
             raise HttpError(400, str(error)) from None
         except LookupError as error:
