@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from itertools import pairwise
+from math import inf
 from time import CLOCK_MONOTONIC, clock_gettime_ns
 
 import pytest
 
 from tests.scripted_agent import Agent, Reader
+from ttmem.account.entities import Source
 from ttmem.ingest import rings
 from ttmem.model.events import ProcessExited
 from ttmem.model.kinds import Kind
@@ -28,8 +31,7 @@ def test_the_ring_of_a_dead_process_is_read_in_the_order_of_time(agents: Callabl
     living.free(1)
     dying.clock = living.clock
     dying.allocate(1, 1000)
-    assert reader.rings.finish(1)  # type: ignore[arg-type]
-    reader.sink.apply(reader.sink.now(), sources[0], ProcessExited())
+    leave(reader, 1, sources[0])
     reader.follow()
     total = reader.ledger.chips["555"].kinds[Kind.DRAM]
     assert (total.peak.value, total.peak.limit) == (1000, None)
@@ -59,8 +61,8 @@ class Sharing:
         now(self.other).free(9)
 
     def finish(self) -> bool:
-        """Read a slice of what is left of the dead process."""
-        return self.reader.rings.finish(1, 0.0)  # type: ignore[arg-type]
+        """Read a slice of what is left of the dead process. At the end its exit is applied."""
+        return leave(self.reader, 1, self.source, 0.0)
 
     def exit_now(self) -> None:
         """Read all that is left of the dead process, and apply its exit."""
@@ -69,7 +71,6 @@ class Sharing:
                 break
         else:
             raise AssertionError("its exit is never applied")
-        self.reader.sink.apply(self.reader.sink.now(), self.source, ProcessExited())
 
     def exit(self) -> None:
         """The same, then read the other process."""
@@ -79,6 +80,12 @@ class Sharing:
     def peak(self) -> tuple[int, int | None]:
         total = self.reader.ledger.chips["555"].kinds[Kind.DRAM]
         return total.peak.value, total.peak.limit
+
+
+def leave(reader: Reader, pid: int, source: Source, deadline: float = inf) -> bool:
+    """The process is dead: read what is left of its ring, and apply its exit."""
+    exited = lambda: reader.sink.apply(reader.sink.now(), source, ProcessExited())  # noqa: E731
+    return reader.rings.finish(pid, deadline, exited)  # type: ignore[arg-type]
 
 
 def now(agent: Agent) -> Agent:
@@ -121,8 +128,12 @@ def test_an_exit_waits_for_the_older_records_of_a_ring_only(sharing: Sharing) ->
     assert sharing.reader.rings.behind() > 4
 
 
-def test_younger_records_do_not_count_before_an_exit(sharing: Sharing) -> None:
-    """To read the rest of the ring takes several turns. What was freed at the end was not live together with these."""
+@pytest.mark.parametrize("look", [False, True])
+def test_younger_records_do_not_count_before_an_exit(sharing: Sharing, look: bool) -> None:
+    """To read the rest of the ring takes several turns. What was freed at the end was not live together with these.
+
+    ``look``: a tick or a request comes meanwhile, and reads all rings.
+    """
     sharing.adopt_other()
     sharing.reader.follow()
     for slot in range(1, 7):
@@ -131,8 +142,81 @@ def test_younger_records_do_not_count_before_an_exit(sharing: Sharing) -> None:
         now(sharing.other).allocate(slot, 1)
     assert not sharing.finish()
     sharing.spike(1000)
+    if look:
+        sharing.reader.follow()
+        assert not sharing.reader.rings.behind()
     sharing.exit()
     assert sharing.peak() == (1003, None)
+
+
+@pytest.mark.parametrize("deadline", [0.0, inf])
+def test_the_first_of_two_dead_processes_leaves_first(sharing: Sharing, deadline: float) -> None:
+    """The second one allocated after the death of the first, whose ring takes several turns."""
+    other = sharing.reader.adopt(sharing.other, 2)
+    sharing.reader.follow()
+    for slot in range(1, 7):
+        now(sharing.dying).allocate(slot, 1)
+    assert not sharing.finish()
+    sharing.spike(1000)
+    while not leave(sharing.reader, 2, other, deadline):
+        pass
+    assert sharing.finish()
+    assert sharing.peak() == (1000, None)
+
+
+def test_a_program_ends_before_younger_records_of_others(agents: Callable[[], Agent], sharing: Sharing) -> None:
+    """Its process runs another program now, so what it held was not live together with these."""
+    sharing.adopt_other()
+    sharing.reader.follow()
+    for slot in range(1, 7):
+        now(sharing.dying).allocate(slot, 1)
+    sharing.reader.adopt(agents())
+    sharing.spike(1000)
+    sharing.reader.follow()
+    assert sharing.peak() == (1000, None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exits_among_records_of_others(
+    agents: Callable[[], Agent], reader: Reader, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Processes that share a chip write, die and are read in random slices. The peak is that of the order of time."""
+    dice = random.Random(seed)
+    for name in ("_SLICE_RECORDS", "_LEAST_SLICE_RECORDS"):
+        monkeypatch.setattr(rings, name, dice.choice((1, 2, 4)))
+    made = {pid: agents() for pid in range(1, dice.randrange(3, 6))}
+    for agent in made.values():
+        agent.chip(0, 555, 0)
+    sources = {pid: reader.adopt(agent, pid) for pid, agent in made.items()}
+    for agent in made.values():
+        agent.opened()
+    reader.follow()
+    held: dict[int, dict[int, int]] = {pid: {} for pid in made}
+    alive, peak = list(made), 0
+    exiting: list[int] = []
+    while alive or exiting:
+        act = dice.random()
+        if alive and act < 0.5:
+            pid, slot = dice.choice(alive), dice.randrange(8)
+            if slot in held[pid]:
+                del held[pid][slot]
+                now(made[pid]).free(slot)
+            else:
+                size = held[pid][slot] = dice.randrange(1, 1000)
+                now(made[pid]).allocate(slot, size)
+            peak = max(peak, sum(sum(sizes.values()) for sizes in held.values()))
+        elif alive and act < 0.55:
+            exiting.append(pid := alive.pop(dice.randrange(len(alive))))
+            held[pid] = {}
+            leave(reader, pid, sources[pid], 0.0)
+        elif exiting and act < 0.75:
+            pid = exiting.pop(0)
+            if not leave(reader, pid, sources[pid], 0.0):
+                exiting.append(pid)
+        else:
+            reader.rings.follow(dice.choice((0.0, inf)))
+    total = reader.ledger.chips["555"].kinds[Kind.DRAM]
+    assert (total.used, total.peak.value, total.peak.limit) == (0, peak, None)
 
 
 def test_an_exit_waits_for_a_ring_of_which_nothing_was_read_yet(sharing: Sharing) -> None:
@@ -219,6 +303,19 @@ def test_a_process_that_runs_another_program(agents: Callable[[], Agent], reader
     assert reader.closings == [[100, 200]]
     assert reader.sizes(source) == [300]
     assert reader.rings.counts() == (5, 0)
+
+
+def test_a_process_that_runs_two_other_programs_at_once(agents: Callable[[], Agent], reader: Reader) -> None:
+    """The memory of the second one is complete when it is read, because there is a third."""
+    made = [agents() for _ in range(3)]
+    for agent, size in zip(made, (100, 200, 300)):
+        source = reader.adopt(agent)
+        agent.opened()
+        agent.allocate(0, size)
+    for _ in range(3):
+        reader.follow()
+    assert reader.closings == [[100], [200]]
+    assert reader.sizes(source) == [300]
 
 
 def test_an_invalid_ring_whose_successor_has_other_chips(agents: Callable[[], Agent]) -> None:

@@ -20,7 +20,7 @@ from tests.scripted_agent import Agent
 from tests.support import not_none, wait_until
 from ttmem.account.entities import Process
 from ttmem.account.ledger import Ledger
-from ttmem.ingest import rings, sockets
+from ttmem.ingest import file_descriptors, rings, sockets
 from ttmem.ingest.peers import Peer
 from ttmem.ingest.rings import Rings
 from ttmem.ingest.sink import Sink
@@ -49,6 +49,20 @@ for number in range(int(connections)):
     line.detach()
 os._exit(0)
 """
+
+# Connects, and sends one allocation on an inherited socket for each line of its input.
+WAITING_CLIENT = """
+import os, socket, sys
+from ttmem.wire.legacy_records import Type, request
+
+own, inherited = socket.socket(socket.AF_UNIX), socket.socket(fileno=int(sys.argv[2]))
+own.connect(sys.argv[1])
+print("connected", flush=True)
+for number, _ in enumerate(sys.stdin, 1):
+    inherited.sendall(request(Type.ALLOC, 0, size=64, pid=os.getpid(), ident=4096 * number))
+    print("sent", flush=True)
+os._exit(0)
+"""
 Records = Sequence[tuple[int, int]]
 
 
@@ -63,6 +77,19 @@ def dead(stack: ExitStack, where: str | socket.socket, records: Records, connect
     client = stack.enter_context(subprocess.Popen(command, pass_fds=descriptors))
     os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
     return client.pid
+
+
+def allocate(client: subprocess.Popen[str]) -> None:
+    """A client that waits sends an allocation."""
+    not_none(client.stdin).write("\n")
+    not_none(client.stdin).flush()
+    assert not_none(client.stdout).readline() == "sent\n"
+
+
+def end(client: subprocess.Popen[str]) -> None:
+    """A client that waits dies. It is a zombie until the test ends."""
+    not_none(client.stdin).close()
+    os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
 
 
 class Intake:
@@ -100,6 +127,15 @@ class Intake:
 
     def dead(self, records: Records, line: socket.socket | None = None, connections: int = 1) -> int:
         return dead(self._stack, self.path if line is None else line, records, connections)
+
+    def waiting(self, line: socket.socket) -> subprocess.Popen[str]:
+        """A client that is connected, and inherits this connection."""
+        command = [sys.executable, "-c", WAITING_CLIENT, self.path, str(line.fileno())]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, pass_fds=[line.fileno()], stdin=pipe, stdout=pipe, text=True)
+        client = self._stack.enter_context(process)
+        assert not_none(client.stdout).readline() == "connected\n"
+        return client
 
     def departed(self, pid: int) -> Process | None:
         return next((process for process in self.ledger.departed if process.info.pid == pid), None)
@@ -262,6 +298,103 @@ def test_connections_that_are_accepted_late(intake: Intake, monkeypatch: pytest.
     assert not intake.ledger.anomalies["after_exit"]
 
 
+def test_many_more_connections_than_are_accepted_at_a_time(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that a dead process sent on them counts before its exit."""
+    monkeypatch.setattr(sockets, "_ACCEPTS_PER_TURN", 8)
+    pid = intake.dead(allocs(3), connections=100)
+    while intake.departed(pid) is None:
+        intake.events.turn()
+    intake.turns()
+    assert not_none(intake.departed(pid)).count == 100 * 3
+    assert not intake.ledger.anomalies["after_exit"]
+
+
+def test_connections_for_which_no_descriptors_are_left(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are accepted after the exit of their process. What it sent on them is counted as late."""
+    pid = intake.dead(allocs(3), connections=4)
+    scarce = iter([False, False])
+    monkeypatch.setattr(file_descriptors, "scarce", lambda fd, slack=False: next(scarce, True))
+    intake.turns()
+    assert not_none(intake.departed(pid)).count == 2 * 3
+    monkeypatch.setattr(file_descriptors, "scarce", lambda fd, slack=False: False)
+    intake.events.tick()
+    intake.turns()
+    assert intake.ledger.anomalies["after_exit"] == 2 * 3
+    assert not intake.ledger.processes
+
+
+def test_a_process_that_is_dead_when_it_is_first_seen_on_the_connection_of_another(intake: Intake) -> None:
+    """It had sent nothing on its own connection, so nothing was to leave the account at its death."""
+    line = intake.connect()
+    client = intake.waiting(line)
+    intake.turns()
+    allocate(client)
+    end(client)
+    intake.turns()
+    assert not_none(intake.departed(client.pid)).count == 1
+    assert not intake.ledger.processes
+    assert not intake.ledger.anomalies["after_exit"]
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_shared_connection_is_not_read_further_for_each_of_several_dead_processes(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the bytes that were there when the deaths were noticed are read before the last exit."""
+    one = len(request(Type.ALLOC, 0))
+    monkeypatch.setattr(intake.events, "_buffer", bytearray(10 * one))
+    line, sent = intake.connect(), 0
+
+    def send(count: int) -> None:
+        nonlocal sent
+        places = range(sent, sent + count)
+        data = b"".join(request(Type.ALLOC, 1, size=64, pid=os.getpid(), ident=4096 * place) for place in places)
+        with suppress(BlockingIOError):
+            sent += line.send(data, socket.MSG_DONTWAIT) // one
+
+    clients = [intake.waiting(line) for _ in range(5)]
+    for client in clients:
+        allocate(client)
+    while intake.ledger.live_count() < len(clients):
+        intake.events.turn()
+    send(100)
+    for client in clients:
+        end(client)
+    while len(intake.ledger.departed) < len(clients):
+        intake.events.turn()
+        send(60)
+    assert 100 <= intake.ledger.live_count() <= 100 + 2 * 10
+
+
+def test_the_ring_of_a_process_that_dies_while_the_rings_are_read_at_the_end(
+    intake: Intake, agents: Callable[[], Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it sent is read after these, and its ring takes several turns."""
+    agent = agents()
+    pid = intake.dead(allocs(1))
+    died, ends, rings_end = intake.events._peers.died, 0, intake.rings.end
+
+    def end_of_rings() -> None:
+        nonlocal ends
+        rings_end()
+        ends += 1
+        peer = intake.events._peers.find(pid, os.getuid())
+        source = peer.sources["agent"] = intake.ledger.source(0.0, peer.info, "agent", Confidence.EXACT)
+        intake.rings.adopt(peer, source, os.dup(agent.fd))
+
+    agent.opened()
+    for slot in range(9):
+        agent.allocate(slot, 100)
+    for name in ("_SLICE_RECORDS", "_LEAST_SLICE_RECORDS"):
+        monkeypatch.setattr(rings, name, 2)
+    monkeypatch.setattr(sockets, "_EXIT_SECONDS", -1.0)
+    monkeypatch.setattr(intake.rings, "end", end_of_rings)
+    monkeypatch.setattr(intake.events._peers, "died", lambda: died() if ends else [])
+    intake.events.finish()
+    assert not_none(intake.departed(pid)).count == 1 + 9
+    assert len(intake.rings) == 0
+
+
 @pytest.mark.usefixtures("short_turns")
 def test_at_the_end_all_exits_are_applied(intake: Intake) -> None:
     """However much is left to read."""
@@ -276,8 +409,10 @@ def test_at_the_end_of_a_run_all_exits_are_applied(monkeypatch: pytest.MonkeyPat
     """Also those of processes whose rings take several turns."""
     turns: Counter[Peer] = Counter()
 
-    def finish(peer: Peer, deadline: float) -> bool:
+    def finish(peer: Peer, deadline: float, exited: Callable[[], None]) -> bool:
         turns[peer] += 1
+        if turns[peer] > 9:
+            exited()
         return turns[peer] > 9
 
     with ExitStack() as stack:
@@ -324,7 +459,7 @@ def test_deaths_that_never_stop_do_not_hold_up_the_end(intake: Intake, monkeypat
     turns: Counter[Peer] = Counter()
     looks, peers = 0, intake.events._peers
 
-    def finish(peer: Peer, deadline: float) -> bool:
+    def finish(peer: Peer, deadline: float, exited: Callable[[], None]) -> bool:
         turns[peer] += 1
         return turns[peer] > 3
 

@@ -53,6 +53,7 @@ class Connection:
         "peer_user_id",
         "peers",
         "pending",
+        "received",
         "sock",
         "source_name",
     )  # fmt: skip
@@ -68,6 +69,7 @@ class Connection:
         self.source_name = "legacy"
         self.confidence = Confidence.REPORTED
         self.peers: dict[int, Peer] = {}  # by pid: the processes that have sent on this connection
+        self.received = 0  # bytes, so far
         self.descriptors: list[int] = []  # received, and not yet used by a hello
         # Applies records that were read, until a deadline. Returns False to close the connection.
         self.pending: Callable[[float], bool] | None = None
@@ -96,16 +98,17 @@ class Connection:
                 pid, user_id, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
             elif level == socket.SOL_SOCKET and what == socket.SCM_RIGHTS:
                 self.descriptors = list(array.array("i", data[: len(data) // 4 * 4]))
+        self.received += count
         return Chunk(bytes(view[:count]), pid, user_id)
 
-    def waiting_bytes(self) -> int:
-        """The number of bytes that can be read now."""
+    def newest_byte(self) -> int:
+        """The number of bytes that were received or can be received now."""
         found = array.array("i", [0])
         try:
             fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, found)
         except OSError:
-            return READ_BYTES
-        return found[0]
+            return self.received + READ_BYTES
+        return self.received + found[0]
 
     def reply(self, data: bytes = b"") -> bool:
         """Send without waiting, after any earlier unsent data. Returns False if the client has too much unread."""

@@ -10,7 +10,7 @@ from ttmem.ingest.ring_fold import RingFold
 from ttmem.ingest.shed_rings import ShedState
 from ttmem.wire.agent_ring import chip_id
 
-_ALL_TIMES = 1 << 64
+ALL_TIMES = 1 << 64
 LAST_SECONDS = 1.0  # to read a ring to its end, for a reader that sheds rings
 PATIENT_TICKS = 2  # for which others wait for the corrections of a ring with which they share chips
 
@@ -20,7 +20,7 @@ class FollowedRing:
 
     __slots__ = (
         "_applied", "_chips_used", "_complete_until", "_correcting_ticks", "_due", "_goal", "_look_head", "_look_time",
-        "chips", "end", "ended", "fold", "inode", "last_read", "late", "shares_chips", "shedding", "source", "spent",
+        "chips", "end", "ended", "fold", "inode", "last_read", "late", "shedding", "source", "spent", "turn",
     )  # fmt: skip
 
     def __init__(self, fold: RingFold, source: Source, inode: int) -> None:
@@ -30,7 +30,7 @@ class FollowedRing:
         self.end: int | None = None  # the last record to read; known when its process is dead or runs another program
         self.ended = 0  # when that became known, by the clock of the agents
         self.late = False  # it was not read to its end in time
-        self.shares_chips = False  # with another process, as far as is known in this turn
+        self.turn = ALL_TIMES  # up to which time its records are applied in this turn, by the clock of the agents
         self.spent = 0.0  # seconds in this tick
         self.last_read = 0  # number of the slice in which it was read last
         self.shedding = ShedState(fold.ring)
@@ -119,21 +119,23 @@ class FollowedRing:
         """Are there records to read in this turn that are not loaded yet?"""
         return self.fold.ring.cursor < self._goal and not self.shedding.shed
 
-    def until(self, now: int) -> int:
-        """Up to which agent's time its records are applied in a turn that began ``now``.
+    @property
+    def until(self) -> int:
+        """Up to which agent's time its records are applied in this turn.
 
-        Records that were written since then may be younger than unread ones of another process on the same chips. What
-        is left of a ring that has an end is older than that, even if its times are later.
+        What is left of a ring that ended by then is older than its end, even if its times are later. Corrections have
+        later times, too.
         """
-        return now if self.shares_chips and self.end is None else _ALL_TIMES
+        return ALL_TIMES if self.late or (self.end is not None and self.ended <= self.turn) else self.turn
 
-    def pending(self, now: int) -> bool:
+    @property
+    def pending(self) -> bool:
         """Is there anything left to read or to apply in this turn?
 
-        Corrections that were loaded in this turn are later than ``now``, and so may be records with wrong times. If it
-        shares chips, they wait for the next turn, even if it has an end. No more is read before they are applied.
+        Corrections that were loaded in this turn are later than it, and so may be records with wrong times. If the ring
+        shares chips, they wait for the next turn. No more is read before they are applied.
         """
-        return self._has_older(now if self.shares_chips else _ALL_TIMES)
+        return self._has_older(self.until)
 
     def may_have_older(self, time: int) -> bool:
         """May it have records that are not applied yet and were written before an agent's time?

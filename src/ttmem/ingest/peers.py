@@ -21,12 +21,13 @@ _REMEMBERED_DEAD = 1024
 class Peer:
     """A process that sends to the server."""
 
-    __slots__ = ("connections", "gone", "info", "pidfd", "sources")
+    __slots__ = ("connections", "dead", "gone", "info", "pidfd", "sources")
 
     def __init__(self, info: ProcessInfo, pidfd: int | None, gone: bool = False) -> None:
         self.info = info
         self.pidfd = pidfd
-        self.gone = gone
+        self.gone = gone  # when it was found
+        self.dead = False  # `remember_dead` was called
         self.connections: set[Connection] = set()
         self.sources: dict[str, Source] = {}
 
@@ -93,6 +94,7 @@ class Peers:
 
     def remember_dead(self, peer: Peer) -> None:
         """Release the pid of a dead process for others. Late records of the dead process are still assigned to it."""
+        peer.dead = True
         if self._by_pid.get(peer.info.pid) is peer:
             del self._by_pid[peer.info.pid]
             self._dead[peer.info.pid] = peer

@@ -20,7 +20,7 @@ from time import CLOCK_MONOTONIC, clock_gettime, clock_gettime_ns, monotonic, th
 from typing import TYPE_CHECKING
 
 from ttmem.account.entities import Source
-from ttmem.ingest.followed_ring import FollowedRing
+from ttmem.ingest.followed_ring import ALL_TIMES, FollowedRing
 from ttmem.ingest.ring_fold import COUNTERS, RingFold
 from ttmem.ingest.ring_listener import NoListener, RingListener
 from ttmem.ingest.ring_merge import in_order
@@ -60,8 +60,9 @@ class Rings:
         self._clock = clock
         self._followers: dict[Peer, FollowedRing] = {}
         self._successors: dict[Peer, deque[FollowedRing]] = {}
+        self._exits: dict[Peer, Callable[[], None]] = {}  # of dead processes; they are due at the ends of their rings
         self._slices = 0  # that were read so far
-        self._turn = 0  # up to which time records are applied in this turn, by the clock of the agents
+        self._turn = 0  # when this turn began, by the clock of the agents
         self._cost = ReadingCost()
         self._renewals_due = 0.0  # when copies may be made again
         self._renewed_seconds = 0.0  # that copies took in this tick
@@ -117,7 +118,10 @@ class Rings:
             self._renewals_due = now + self._renewed_seconds / _RENEWALS_SHARE
 
     def follow(self, deadline: float) -> bool:
-        """Read all rings up to their newest records of now; True if the deadline came first."""
+        """Read all rings up to their newest records of now; True if the deadline came first.
+
+        A ring whose process is dead, or runs another program, is read to its end before anything later on its chips.
+        """
         self._begin_turn()
         for peer, follower in list(self._followers.items()):
             self._guarded(peer, follower, follower.begin_turn)
@@ -126,9 +130,10 @@ class Rings:
                 self._read([(peer, follower)], deadline)  # an audit may be new even so
         while True:
             pending = self._all_pending()
-            if not pending:
+            if pending:
+                self._read(self._next_group(pending), deadline)
+            elif not self._end_rings(list(self._followers.items())):
                 break
-            self._read(self._next_group(pending), deadline)
             if self._clock() > deadline:
                 pending = self._all_pending()
                 break
@@ -136,34 +141,56 @@ class Rings:
             self._guarded(peer, follower, follower.note)
         return bool(pending)
 
-    def finish(self, peer: Peer, deadline: float = inf) -> bool:
+    def finish(self, peer: Peer, deadline: float = inf, exited: Callable[[], None] = lambda: None) -> bool:
         """The process is dead: read the rest of its ring, then close it. False if there is more to read.
 
-        Rings that share chips with it are read as well, up to the time of its end. A process that writes for ever, and
-        gives all its records old times, delays the end only until what was in its ring at the end of the process is
-        read. If `tick` is called, the end is delayed by `followed_ring.LAST_SECONDS` at most.
+        ``exited`` is called once, at the end of the ring, before anything later on its chips is applied. This may be
+        in a later call of another method. Rings that share chips with it are read as well, up to the time of its end,
+        and those that ended before it to their ends. A process that writes for ever, and gives all its records old
+        times, delays the end only until what was in its ring at the end of the process is read. If `tick` is called,
+        the end is delayed by `followed_ring.LAST_SECONDS` at most.
         """
+        self._exits.setdefault(peer, exited)
+        if not self._read_to_end(peer, deadline):
+            return False
+        self._exit(peer)  # if it has no ring, or its memory is invalid
+        return True
+
+    def _exit(self, peer: Peer) -> None:
+        exited = self._exits.pop(peer, None)
+        if exited is not None:
+            exited()
+
+    def end(self) -> None:
+        """Rings are not read again: read all of them to their ends, as if their processes ran other programs now."""
+        for peer in list(self._followers):
+            self._read_to_end(peer, inf)
+
+    def _read_to_end(self, peer: Peer, deadline: float) -> bool:
         started: set[Peer] = set()
         while True:
             follower = self._followers.get(peer)
             if follower is None:
                 return True
             self._guarded(peer, follower, follower.end_here)
-            self._begin_turn(follower.ended)
+            self._begin_turn()
             for other, its_ring in list(self._followers.items()):
                 if other not in started:  # once only: a living process may write for ever
                     started.add(other)
                     self._guarded(other, its_ring, its_ring.begin_turn)
             if self._followers.get(peer) is follower:
-                others = [] if follower.late else self._with_older(follower)
-                self._read(_sharing_chips((peer, follower), others), deadline)
+                first = self._first_to_end(peer, follower)
+                others = [] if first[1].late else self._with_older(first[1])
+                self._read(_sharing_chips(first, others), deadline)
             if peer in self._followers and self._clock() > deadline:
                 return False
 
-    def end(self) -> None:
-        """Rings are not read again: treat all of them as if their processes had ended."""
-        for peer in list(self._followers):
-            self.finish(peer)
+    def _first_to_end(self, peer: Peer, follower: FollowedRing) -> tuple[Peer, FollowedRing]:
+        """Of the rings that share chips with this one, and have ended, the one that ended first."""
+        if follower.late:
+            return peer, follower
+        sharing = _sharing_chips((peer, follower), list(self._followers.items()))
+        return min((item for item in sharing if item[1].end is not None), key=lambda item: item[1].ended)
 
     def positions(self) -> list[tuple[Ring, int, int]]:
         """Each ring that is not read to its end, the last record of it that was applied, and how many were lost."""
@@ -219,27 +246,38 @@ class Rings:
             if not waiting:
                 del self._successors[peer]
             self._guarded(peer, following, following.begin_turn)
-            self._find_shared_chips()
+            if peer in self._successors or peer in self._exits:
+                self._guarded(peer, following, following.end_here)
 
-    def _begin_turn(self, time: int | None = None) -> None:
-        """Note the time up to which records are applied, by default now, and which rings share chips."""
-        self._turn = clock_gettime_ns(CLOCK_MONOTONIC) if time is None else time
-        self._find_shared_chips()
-
-    def _find_shared_chips(self) -> None:
-        used: Counter[str] = Counter()
+    def _begin_turn(self) -> None:
+        """Note the time up to which records are applied."""
+        self._turn = clock_gettime_ns(CLOCK_MONOTONIC)
         for peer, follower in list(self._followers.items()):
             self._guarded(peer, follower, follower.look_at_chips)
+        self._limit_turns()
+
+    def _limit_turns(self) -> None:
+        """Rings that share chips are read up to the time of this turn, and up to the end of one that has ended.
+
+        Records that were written since then may be younger than unread ones of another process on the same chips, or
+        than the end. A ring that shares no chips is read as far as it goes.
+        """
+        used: Counter[str] = Counter()
+        for follower in self._followers.values():
             used.update(follower.chips)
         for follower in self._followers.values():
-            follower.shares_chips = any(used[chip] > 1 for chip in follower.chips)
+            follower.turn = self._turn if any(used[chip] > 1 for chip in follower.chips) else ALL_TIMES
+        for peer, ended in self._followers.items():
+            if ended.end is not None and not ended.late and ended.turn != ALL_TIMES:
+                for _, follower in _sharing_chips((peer, ended), list(self._followers.items())):
+                    follower.turn = min(follower.turn, ended.ended)
 
     def _all_pending(self) -> list[tuple[Peer, FollowedRing]]:
         return [(peer, follower) for peer, follower in list(self._followers.items()) if self._pending(peer, follower)]
 
     def _pending(self, peer: Peer, follower: FollowedRing) -> bool:
         try:
-            return follower.pending(self._turn)
+            return follower.pending
         except Exception as error:
             self._give_up(peer, follower, error)
             return False
@@ -294,9 +332,16 @@ class Rings:
                 self._fold_in_order(loaded, deadline)
             if self._clock() > deadline:
                 break
-        for peer, follower in group:
+        self._end_rings(group)
+
+    def _end_rings(self, rings: list[tuple[Peer, FollowedRing]]) -> bool:
+        """End those that are read to their ends. Returns True if there was one."""
+        ended = False
+        for peer, follower in rings:
             if self._followers.get(peer) is follower and follower.read_to_its_end and self._may_end(follower):
                 self._ended(peer, follower)
+                ended = True
+        return ended
 
     def _may_end(self, ended: FollowedRing) -> bool:
         """Are all older records of others on its chips applied? They count before the exit of the process."""
@@ -312,7 +357,7 @@ class Rings:
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
         """Has it something to apply in this turn?"""
         mine = self._followers.get(peer) is follower and follower.fold.loaded
-        return mine and follower.fold.next_time <= self._turn
+        return mine and follower.fold.next_time <= follower.until
 
     def _waits_for_more(self, peer: Peer, follower: FollowedRing) -> bool:
         fold = follower.fold
@@ -323,7 +368,7 @@ class Rings:
         if self._followers.get(peer) is not follower:
             return
         fold, began, cpu, records = follower.fold, self._clock(), thread_time(), follower.fold.applied
-        self._guarded(peer, follower, lambda: fold.fold(follower.until(self._turn), deadline))
+        self._guarded(peer, follower, lambda: fold.fold(follower.until, deadline))
         follower.spent += self._clock() - began
         if not fold.observed:  # observers give way when there is too much for them
             self._cost.note(fold.applied - records, thread_time() - cpu)
@@ -336,14 +381,14 @@ class Rings:
         rings = [(peer, one) for peer, one in loaded if not one.fold.correcting]
         ends = [one.fold.next_time for _, one in loaded if one.fold.correcting]
         ends += [one.fold.last_time for _, one in rings if one.has_more()]
-        until = min([self._turn, *ends])
+        until = min(ends, default=ALL_TIMES)
         began, cpu = self._clock(), thread_time()
         before = [one.fold.applied for _, one in rings]
         turns = [one.fold.in_turns(deadline) for _, one in rings]
         for turn in turns:
             next(turn)
         with self._sink.direct_records():
-            for index, count in in_order([one.fold.times(until) for _, one in rings]):
+            for index, count in in_order([one.fold.times(min(until, one.until)) for _, one in rings]):
                 peer, follower = rings[index]
                 if self._followers.get(peer) is not follower:
                     continue  # its memory is invalid
@@ -362,12 +407,15 @@ class Rings:
             self._cost.note(sum(applied), thread_time() - cpu)
 
     def _ended(self, peer: Peer, follower: FollowedRing) -> None:
-        """The ring was read to its end. If another program follows, the devices of this one are closed."""
+        """The ring was read to its end. What its program held is gone before anything later on its chips counts."""
         follower.fold.end()
-        if peer in self._successors:
+        if peer in self._successors:  # another program follows, which opens its own devices
             for device in list(follower.source.holdings):
                 self._sink.apply(self._sink.now(), follower.source, DeviceClosed(device))
+        else:
+            self._exit(peer)
         self._drop(peer)
+        self._limit_turns()
 
     def _guarded(self, peer: Peer, follower: FollowedRing, work: Callable[[], None]) -> None:
         try:
@@ -381,6 +429,7 @@ class Rings:
             return
         follower.fold.give_up()
         self._drop(peer)
+        self._limit_turns()
         self._sink.apply(self._sink.now(), follower.source, Rejected(1))
         pid = follower.source.process.info.pid
         self._sink.warn(f"pid {pid}: its agent's memory is invalid and is not read any more: {error}")

@@ -13,6 +13,7 @@ import select
 import socket
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from ttmem.ingest import file_descriptors as descriptors
@@ -29,7 +30,8 @@ from ttmem.wire.legacy_stream import READ_BYTES
 
 TURN_SECONDS = 0.008
 _EXIT_SECONDS = 0.002  # of each turn, for the ring of one dead process; also if the turn has no time left
-_ACCEPTS_PER_TURN = 64
+_ACCEPTS_PER_TURN = 64  # of each listener
+_TURNS_TO_ACCEPT = 17  # until all that were waiting are accepted: no listener keeps more than 1,024
 _MAX_USER_CONNECTIONS = 8192
 _REPORT_SECONDS = 60.0  # between two reports that descriptors are scarce
 
@@ -69,8 +71,9 @@ class EventSockets:
         self._by_user: Counter[int | None] = Counter()  # connections
         self._over_limit: set[int | None] = set()  # users who were reported for too many connections
         self._reading: Connection | None = None  # the connection whose records are being applied
-        # Dead processes, with the connections that may still have data of them, and the bytes that are left to read.
+        # Dead processes, with the connections that may have data of them, and the byte up to which these are read.
         self._draining: dict[Peer, dict[Connection, int]] = {}
+        self._unaccepted: dict[Peer, int] = {}  # turns until all connections that these had made are accepted
         self._in_drain = False  # one of these connections is being read
         self._exiting: dict[Peer, None] = {}  # and those whose rings are not read to the end yet
 
@@ -131,18 +134,21 @@ class EventSockets:
 
     # -- connections ---------------------------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> bool:
+        """Accept some connections. Returns True if more may be waiting that can be accepted."""
         for _ in range(_ACCEPTS_PER_TURN):
             if descriptors.scarce(self._epoll.fileno()):
                 self._pause_accepting()
-                return
+                return False
             try:
                 sock, _ = listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
+            except BlockingIOError:
+                return False
+            except ConnectionAbortedError:
+                continue
             except OSError:
                 self._pause_accepting()
-                return
+                return False
             if self._exceeds_limit(sock):
                 continue
             self.accepted += 1
@@ -151,6 +157,7 @@ class EventSockets:
             self._by_user[connection.peer_user_id] += 1
             if connection.peer_pid:  # watch the process from the start: it may die before its first record is read
                 self._peer(connection, connection.peer_pid, connection.peer_user_id)
+        return True
 
     def _pause_accepting(self) -> None:
         """Stop accepting clients: they wait in the backlog until descriptors are free again."""
@@ -184,8 +191,8 @@ class EventSockets:
             peer = self._peers.find(pid, user_id) if pid else self._peers.foreign(connection.number, user_id)
             connection.peers[pid] = peer
             peer.connections.add(connection)
-            if peer in self._draining:  # accepted, or used by this process for the first time, after its death
-                self._draining[peer][connection] = connection.waiting_bytes()
+            if peer in self._draining or peer.dead:  # first seen on this connection after its death
+                self._draining.setdefault(peer, {})[connection] = connection.newest_byte()
         if user_id != peer.info.user_id and not peer.sources:  # the process changed its user after it connected
             peer.info = peer.info._replace(user_id=user_id)
         return peer
@@ -248,8 +255,13 @@ class EventSockets:
             deadline = monotonic() + TURN_SECONDS
         if not self._in_drain:
             self._notice_deaths()
+        self._continue_exits(deadline)
+
+    def _continue_exits(self, deadline: float) -> None:
+        if not self._in_drain:
             self._in_drain = True
             try:
+                self._accept_from_dead()
                 self._drain(deadline)
             finally:
                 self._in_drain = False
@@ -261,11 +273,14 @@ class EventSockets:
         What living processes sent on connections is not read. Exits come before the rest of the rings: what others
         allocated after a death was not live together with what the dead process held.
         """
-        self.apply_exits(math.inf)
-        while self._exiting:  # no more deaths are noticed meanwhile: they might never end
-            self._finish_rings(math.inf)
+        self._finish_exits()
         self._rings.end()
+        self._finish_exits()
+
+    def _finish_exits(self) -> None:
         self.apply_exits(math.inf)
+        while self._draining or self._exiting:  # no more deaths are noticed meanwhile: they might never end
+            self._continue_exits(math.inf)
 
     def catch_up(self) -> None:
         """Read rings and the data of dead processes for a few milliseconds. Called before a request is answered."""
@@ -277,20 +292,23 @@ class EventSockets:
         """Read what is left of the rings of dead processes, a slice of each, and apply the exits of these processes."""
         for peer in list(self._exiting):
             del self._exiting[peer]
-            if self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS)):
-                self._exit(peer)
-            else:
+            if not self._rings.finish(peer, min(deadline, monotonic() + _EXIT_SECONDS), partial(self._exit, peer)):
                 self._exiting[peer] = None  # it continues after the others
             if monotonic() > deadline:
                 return
 
     def _notice_deaths(self) -> None:
         for peer in self._peers.died():
-            if peer in self._draining:
-                continue  # `died` returns it again until it is remembered as dead
-            for listener in self._listeners.values():
-                self._accept(listener)  # the process may have connected, sent and died before it was accepted
-            self._draining[peer] = {connection: connection.waiting_bytes() for connection in peer.connections}
+            if peer not in self._draining:  # `died` returns it again until it is remembered as dead
+                self._draining[peer] = {connection: connection.newest_byte() for connection in peer.connections}
+                self._unaccepted[peer] = _TURNS_TO_ACCEPT
+
+    def _accept_from_dead(self) -> None:
+        """Dead processes may have connected and sent before they were accepted."""
+        if not self._unaccepted:
+            return
+        more = [self._accept(listener) for listener in self._listeners.values()]
+        self._unaccepted = {peer: turns - 1 for peer, turns in self._unaccepted.items() if turns > 1 and any(more)}
 
     def _drains(self, connection: Connection) -> bool:
         """Is there data of a dead process on this connection? Then only `_drain` reads it, and counts the bytes."""
@@ -303,7 +321,7 @@ class EventSockets:
         for peer, left in list(self._draining.items()):
             if self._reading in left:
                 continue  # its own records led to this call: they are applied first
-            drained = self._drained(left, deadline)
+            drained = self._drained(left, deadline) and peer not in self._unaccepted
             del self._draining[peer]
             if drained:
                 self._peers.remember_dead(peer)
@@ -322,19 +340,21 @@ class EventSockets:
         late = False
         while left:
             connection = next(iter(left))
-            while connection.pending is not None or (connection.open and left[connection] > 0):
+            while connection.pending is not None or (connection.open and connection.received < left[connection]):
                 if late:
                     return False
                 if connection.pending is not None:
                     self._read_safely(connection, deadline)
-                else:
-                    count = self._read_safely(connection, deadline)
-                    left[connection] = left[connection] - count if count > 0 else 0
+                elif self._read_safely(connection, deadline) <= 0:
+                    left[connection] = 0
                 late = monotonic() > deadline
             del left[connection]
         return True
 
     def _exit(self, peer: Peer) -> None:
+        """Called at the end of the ring of a dead process, if it has one."""
+        if peer in self._draining:
+            return  # something else that it had sent was found meanwhile: its exit follows that
         for connection in peer.connections:
             connection.peers = {pid: other for pid, other in connection.peers.items() if other is not peer}
         if not peer.sources:
