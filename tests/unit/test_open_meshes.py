@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from tests.metered_agent import MeteredAgent
-from tests.recordings import RingRecording, live_in_account, live_in_table, samples_agree
+from tests.recordings import RingRecording, live_in_account, live_in_table, peaks_agree, samples_agree
 from tests.scripted_agent import BANKS, SLOTS, Agent
 from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import AllocationTable, End
@@ -156,6 +156,25 @@ def test_a_mesh_that_is_used_after_a_loss_and_replaced_before_the_recorder_looks
     table = recording.recording().lifetimes().allocations
     of_size = {size: table.chip_sets[chips] for size, chips in zip(table.size.tolist(), table.chips.tolist())}
     assert (of_size[100], of_size[60]) == (("555",), ("777",))
+
+
+def test_a_submesh_that_is_used_after_a_loss_and_replaced_before_the_recorder_looks() -> None:
+    """Its index is lower than that of its parent."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    recording.poll(flush=True)
+    agent.open_mesh(2, [0, 1])
+    agent.open_mesh(1, [1], parent=2)
+    agent.churn(2 * SLOTS)
+    recording.poll(flush=True)
+    agent.take(0, 100, Kind.DRAM, 1)
+    agent.close_mesh(2)
+    agent.open_mesh(1, [0])
+    recorded = recording.recording()
+    table = recorded.lifetimes().allocations
+    (used,) = table.where(table.size == 100).chips.tolist()
+    assert table.chip_sets[used] == ("777",)
+    peaks_agree(recorded, recorded.at().ledger)
 
 
 def test_a_mesh_that_is_replaced_while_a_checkpoint_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

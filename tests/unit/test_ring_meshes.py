@@ -158,6 +158,23 @@ def test_a_submesh_that_is_replaced_before_its_record_is_read(reader: Reader) ->
     assert reader.anomalies() == {}
 
 
+@pytest.mark.parametrize(("parent", "submesh"), [(1, 2), (2, 1)])
+def test_a_submesh_that_was_opened_in_a_loss_is_replaced(reader: Reader, parent: int, submesh: int) -> None:
+    """The rows after the loss describe it, also if its index is lower than that of its parent."""
+    agent = MeteredAgent([555, 777], [[0]])
+    reader.adopt(agent)
+    reader.follow()
+    agent.open_mesh(parent, [0, 1])
+    agent.open_mesh(submesh, [1], parent=parent)
+    agent.churn(2 * SLOTS)
+    reader.follow()
+    agent.take(0, 100, Kind.DRAM, submesh)
+    agent.close_mesh(parent)
+    agent.open_mesh(submesh, [0])
+    reader.follow()
+    assert dram_of(reader) == {"555": (0, 7, 7), "777": (0, 100, 100)}
+
+
 def test_a_mesh_without_a_description(reader: Reader) -> None:
     """The agent had no room for it. Then the row of now has its chips."""
     agent = MeteredAgent([555, 777], [[0]])

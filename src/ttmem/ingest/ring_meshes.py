@@ -181,8 +181,8 @@ class RingMeshes:
         for number, identity in before.items():
             if now.get(number) != identity:
                 yield from self._closed_unseen(number, is_submesh=identity[-1] != number)
-        for number, identity in now.items():
-            if before.get(number) != identity:
+        for number in sorted(now, key=lambda number: meshes[number].opened):  # a parent first: it forgets its submeshes
+            if before.get(number) != now[number]:
                 yield from self._opened(number, meshes[number])
 
     def opened_and_closed(self, known: Container[int]) -> Iterator[Event]:
