@@ -108,15 +108,16 @@ def test_a_mesh_without_a_description(lost: bool) -> None:
     assert (of_size[100], of_size[60]) == (("555",), ("777",))
 
 
-@pytest.mark.parametrize("seen", ["both in one block", "the first before", "the second after"])
+@pytest.mark.parametrize("first_before", [False, True])
+@pytest.mark.parametrize("second_after", [False, True])
 def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks(
-    seen: str, monkeypatch: pytest.MonkeyPatch
+    first_before: bool, second_after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the description of the first mesh says that it had the chip of another one, where both were highest."""
     agent = MeteredAgent([555, 777], [[0]])
     recording = RingRecording(agent)
     agent.open_mesh(1, [0])
-    if seen == "the first before":
+    if first_before:
         recording.poll(flush=True)
     agent.clock += _STEP
     agent.take(0, 100, Kind.DRAM, 0)
@@ -126,7 +127,7 @@ def test_samples_of_a_mesh_that_is_replaced_before_the_recorder_looks(
     agent.take(1, 30, Kind.DRAM, 1)
     agent.give_back(1)
     agent.clock += _STEP
-    if seen == "the second after":
+    if second_after:
         write_state = RingCopier._write_state
 
         def replaced_before(copier: RingCopier, file: BlockWriter) -> None:

@@ -29,10 +29,9 @@ from ttmem.recording.replay import RingStretch
 from ttmem.wire.agent_ring import PROGRAM_FRAME, RECORD, SHARED, WHOLESALE, RingError, RingEvent, chip_id
 from ttmem.wire.table_copy import TableCopy
 
-_ALLOCATED, _FREED, _NAMED, _RUN, _OPENED = (
-    int(RingEvent.ALLOCATED), int(RingEvent.FREED), int(RingEvent.NAMED), int(RingEvent.RUN), int(RingEvent.OPENED),
-)  # fmt: skip
-_MESHES_CHANGE = (_OPENED, int(RingEvent.CLOSING), int(RingEvent.CLOSED))
+_ALLOCATED, _FREED = int(RingEvent.ALLOCATED), int(RingEvent.FREED)
+_NAMED, _RUN = int(RingEvent.NAMED), int(RingEvent.RUN)
+_MESHES_CHANGE = (int(RingEvent.OPENED), int(RingEvent.CLOSING), int(RingEvent.CLOSED))
 _PROGRAMS_CHANGE = (*_MESHES_CHANGE, int(RingEvent.PROGRAM), int(RingEvent.DESTROYED))
 _FIRST_PART = int(Kind.CB)
 _USED = ("event", "time", "kind", "flags", "size", "per_bank", "slot", "mesh", "program")
@@ -122,20 +121,19 @@ class ThinnedRing(RecordedRing):
         if len(buffers):
             pairs = _Pairs(rows, buffers, slots, self._taken)
             self._alone = self._alone and pairs.usual  # else a later allocation may replace one that was never freed
-            if ordered and self._alone and not self._replaced(rows):
+            if ordered and self._alone and self._chips_known(rows, buffers):
                 self._drop_pairs(rows, steps, pairs, kept)
         return kept
 
-    def _replaced(self, rows: Rows) -> bool:
-        """Do these records have two meshes of one index? Only one of them has its chips in the row of that index."""
-        first, meshes = self.cursor + 1 - len(rows["event"]), rows["mesh"]
+    def _chips_known(self, rows: Rows, buffers: Array) -> bool:
+        """Are the rows of all meshes of these records those of the meshes that they mean, and not of later ones?"""
+        meshes, places = np.unique(rows["mesh"][buffers], return_index=True)
+        first = self.cursor + 1 - len(rows["event"])
+        sequences = (buffers[places] + first).tolist()
         try:
-            return any(
-                self.mesh(int(meshes[place])).opened > first + place or np.any(meshes[:place] == meshes[place])
-                for place in np.flatnonzero(rows["event"] == _OPENED).tolist()
-            )
+            return all(self.mesh(mesh).opened <= used for mesh, used in zip(meshes.tolist(), sequences))
         except RingError:
-            return True
+            return False
 
     def _drop_launches(self, rows: Rows, steps: Array, kept: Array) -> None:
         """Leave out launches of a workload that is launched again before a sample or a change of a program."""
