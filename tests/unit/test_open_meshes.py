@@ -205,6 +205,32 @@ def test_a_mesh_that_is_replaced_while_a_checkpoint_is_written(monkeypatch: pyte
     assert live_in_account(head.at().ledger) == live_in_table(head, inf)
 
 
+def test_a_mesh_that_is_closed_while_a_checkpoint_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records after the table use it, although its row is that of a closed mesh. Then its index is another mesh's."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    recording.poll(flush=True)
+    agent.open_mesh(1, [0])
+    agent.churn(2 * SLOTS)
+    write_state = RingCopier._write_state
+
+    def closed_before(copier: RingCopier, file: BlockWriter) -> None:
+        agent.take(0, 100, Kind.DRAM, 1)
+        agent.close_mesh(1)
+        write_state(copier, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RingCopier, "_write_state", closed_before)
+        recording.poll(flush=True)
+    agent.open_mesh(1, [1])
+    agent.take(0, 60, Kind.DRAM, 1)
+    recorded = recording.recording()
+    table = recorded.lifetimes().allocations
+    chips = [table.chip_sets[place] for place in table.chips.tolist()]
+    assert dict(zip(table.size.tolist(), chips)) == {100: ("555",), 60: ("777",)}
+    peaks_agree(recorded, recorded.at().ledger)
+
+
 @pytest.mark.parametrize("flush", [False, True])
 def test_a_mesh_that_is_replaced_before_the_recorder_looks(flush: bool) -> None:
     """Its row is that of a later mesh in the whole recording. The record of its opening describes it."""

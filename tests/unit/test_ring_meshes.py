@@ -11,6 +11,7 @@ from ttmem.account.entities import Source
 from ttmem.ingest import ring_fold
 from ttmem.model.kinds import Kind
 from ttmem.wire.agent_ring import Ring
+from ttmem.wire.ring_meters import Measured, measured
 from ttmem.wire.table_copy import TableCopy, copy_table
 
 
@@ -271,3 +272,41 @@ def test_meshes_that_are_opened_during_every_copy(reader: Reader, monkeypatch: p
     reader.follow()
     assert len(copies) == 3
     assert dram_of(reader) == {"555": (0, 107, 107), "777": (60, 60, 60)}
+
+
+@pytest.mark.parametrize(("lost", "size"), [(False, 100), (True, 40)])
+def test_a_mesh_that_is_closed_after_the_table_was_copied(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch, lost: bool, size: int
+) -> None:
+    """It was open at that moment, although its row is that of a closed one. Its index is soon another mesh's."""
+    agent = MeteredAgent([555, 777], [[0]])
+    reader.adopt(agent)
+    reader.follow()
+    agent.open_mesh(1, [0])
+    agent.churn(2 * SLOTS)
+    if lost:
+        agent.take(0, size, Kind.DRAM, 1)
+    copies = 0
+
+    def table_copied(ring: Ring) -> TableCopy:
+        nonlocal copies
+        copies += 1
+        found = copy_table(ring)
+        if not lost:
+            agent.take(0, size, Kind.DRAM, 1)
+        agent.close_mesh(1)
+        return found
+
+    def rows_copied(ring: Ring, windows_after: int) -> Measured:
+        if copies == 1:
+            agent.open_mesh(1, [1])
+            agent.take(0, 60, Kind.DRAM, 1)
+            if lost:
+                agent.churn(2 * SLOTS)
+        return measured(ring, windows_after=windows_after)
+
+    monkeypatch.setattr(ring_fold, "copy_table", table_copied)
+    monkeypatch.setattr(ring_fold, "measured", rows_copied)
+    reader.follow()
+    assert copies == 1 + lost
+    assert dram_of(reader) == {"555": (0, size, size), "777": (0 if lost else 60, 60, 60)}

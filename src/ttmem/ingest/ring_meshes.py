@@ -56,6 +56,7 @@ class RingMeshes:
         self.completeness: float | None = None  # the worst of all audits so far
         self._rows: dict[int, bytes] = {}  # open meshes that are no submeshes, each with its row at the last look
         self._opened_as: dict[int, tuple[int, ...]] = {}  # open meshes, and which of all meshes of that index each is
+        self._copied: dict[int, Mesh] = {}  # by index, as of the last loss, until a later mesh has the index
         self._audits: dict[int, int] = {}  # mesh -> audits seen
         self.sizes: dict[int, Sizes] = {}  # of open meshes whose sizes the listener wants
 
@@ -67,7 +68,7 @@ class RingMeshes:
         known = self.views.get(number)
         if known is not None:
             return known
-        mesh = self._ring.mesh(number)
+        mesh = self._copied.get(number) or self._ring.mesh(number)
         return self._new_view(number, mesh, self._ring.chips_of(mesh))
 
     def _new_view(self, number: int, mesh: Mesh, chips: list[RingChip]) -> MeshView:
@@ -134,6 +135,7 @@ class RingMeshes:
         """``before`` is the bytes in its banks that were allocated before the agent could see it."""
         ring = self._ring
         self._forget(number)
+        self._copied.pop(number, None)
         self._opened_as[number] = _identity(mesh)
         chips = ring.chips_of(mesh)
         if mesh.parent != number:
@@ -171,6 +173,8 @@ class RingMeshes:
 
         ``meshes`` are those of now, by their index. What was opened after the record ``until`` is left to its record.
         """
+        # A mesh that was closed after that record is used by the records in between, and its row is soon another's.
+        self._copied = {number: mesh for number, mesh in enumerate(meshes) if mesh.state and mesh.opened <= until}
         before = dict(self._opened_as)
         now = {number: _identity(mesh) for number, mesh in enumerate(meshes) if mesh.state == MESH_OPEN}
         for number, mesh in enumerate(meshes):
@@ -181,6 +185,8 @@ class RingMeshes:
         for number, identity in before.items():
             if now.get(number) != identity:
                 yield from self._closed_unseen(number, is_submesh=identity[-1] != number)
+        for number in self.views.keys() - now.keys():  # made for records after its row was that of a closed mesh
+            del self.views[number]
         for number in sorted(now, key=lambda number: meshes[number].opened):  # a parent first: it forgets its submeshes
             if before.get(number) != now[number]:
                 yield from self._opened(number, meshes[number])

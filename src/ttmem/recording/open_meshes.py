@@ -10,7 +10,7 @@ from ttmem.model.kinds import Kind
 from ttmem.recording.allocation_table import Allocator, BankRegion
 from ttmem.recording.recorded_ring import RecordedRing
 from ttmem.recording.table_indexes import Indexes
-from ttmem.wire.agent_ring import MESH_OPEN, Mesh, RingError, chip_id
+from ttmem.wire.agent_ring import Mesh, RingError, chip_id
 
 
 class OpenMesh(NamedTuple):
@@ -30,7 +30,7 @@ class OpenMeshes:
         self._source = source
         self._indexes = indexes
         self._open: dict[int, OpenMesh] = {}
-        self._rows: dict[int, Mesh] = {}  # of meshes that are open; in the ring they may be those of later meshes
+        self._rows: dict[int, Mesh] = {}  # that records mean; in the ring they may be those of later meshes
 
     def __getitem__(self, number: int) -> OpenMesh:
         """RingError if the recording does not describe it."""
@@ -58,9 +58,9 @@ class OpenMeshes:
         return [self._open.pop(index) for index in family]
 
     def forget(self) -> None:
-        """Records were lost: any mesh may have been closed. Those of now are open as of the last record."""
+        """Records were lost: any mesh may have been closed. The records after the table mean the meshes as of then."""
         self._open.clear()
-        self._rows = {number: mesh for number, mesh in enumerate(self._ring.meshes()) if mesh.state == MESH_OPEN}
+        self._rows = {number: mesh for number, mesh in enumerate(self._ring.meshes()) if mesh.state}
 
     def _mesh(self, number: int) -> Mesh:
         return self._rows.get(number) or self._ring.mesh(number)
