@@ -231,6 +231,42 @@ def test_a_mesh_that_is_closed_while_a_checkpoint_is_written(monkeypatch: pytest
     peaks_agree(recorded, recorded.at().ledger)
 
 
+def test_meshes_that_are_opened_during_every_copy_for_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some attempts the last copy is used. A mesh that was replaced after it is still the earlier one there."""
+    agent = MeteredAgent([555, 777], [[0]])
+    recording = RingRecording(agent)
+    recording.poll(flush=True)
+    agent.open_mesh(1, [0])
+    agent.take(0, 100, Kind.DRAM, 1)
+    agent.churn(2 * SLOTS)
+    (copier,) = recording.copiers
+    copied, copies = copier._ring.table, 0
+
+    def table() -> tuple[int, bytearray, int]:
+        nonlocal copies
+        copies += 1
+        found = copied()
+        agent.open_mesh(1 + copies, [0])
+        if copies == 3:
+            agent.close_mesh(1)
+            agent.open_mesh(1, [1])
+            agent.take(0, 60, Kind.DRAM, 1)
+        return found
+
+    monkeypatch.setattr(copier._ring, "table", table)
+    recording.poll(flush=True)
+    assert copies == 3
+    recorded = recording.recording()
+    allocations = recorded.lifetimes().allocations
+    chips = [allocations.chip_sets[place] for place in allocations.chips.tolist()]
+    assert dict(zip(allocations.size.tolist(), chips)) == {100: ("555",), 60: ("777",)}
+    ledger = recorded.at().ledger
+    dram = {
+        chip.id: (total.used, *total.peak.bounds) for chip in ledger.chips.values() for total in [chip.kinds[Kind.DRAM]]
+    }
+    assert dram == {"555": (0, 107, 107), "777": (60, 60, 60)}
+
+
 @pytest.mark.parametrize("flush", [False, True])
 def test_a_mesh_that_is_replaced_before_the_recorder_looks(flush: bool) -> None:
     """Its row is that of a later mesh in the whole recording. The record of its opening describes it."""

@@ -60,7 +60,7 @@ class OpenMeshes:
     def forget(self) -> None:
         """Records were lost: any mesh may have been closed. The records after the table mean the meshes as of then."""
         self._open.clear()
-        self._rows = {number: mesh for number, mesh in enumerate(self._ring.meshes()) if mesh.state}
+        self._rows = {number: mesh for number, mesh in enumerate(self._ring.meshes_of_table()) if mesh.state}
 
     def _mesh(self, number: int) -> Mesh:
         return self._rows.get(number) or self._ring.mesh(number)

@@ -22,7 +22,7 @@ from ttmem.model.events import CaughtUp
 from ttmem.recording.blocks import Block, BlockType, RecordingError
 from ttmem.recording.columns import unpacked
 from ttmem.recording.event_entries import SourceName, source_name
-from ttmem.recording.ring_copier import HEADER_BYTES
+from ttmem.recording.ring_copier import HEADER_BYTES, OPENED
 from ttmem.wire.agent_ring import (
     CHIP_SIZE,
     HEADER_SIZE,
@@ -237,6 +237,7 @@ class RecordedRing(Ring):
         self.table_slots = layout["table_slots"]
         self.mesh_count, self.chip_count = min(layout["meshes"], 256), min(layout["chips"], 256)
         self._mesh_rows = bytearray(self.mesh_count * MESH_SIZE)
+        self._replaced: dict[int, Mesh] = {}  # by index: the mesh of which there was a row before the present one
         self.blobs_size = layout["blobs_size"]
         # Where the parts are in the image of the memory that `copy` makes.
         self.meshes_at = HEADER_SIZE
@@ -331,6 +332,13 @@ class RecordedRing(Ring):
                     return table
         raise RingError("records are missing, and no table follows them")
 
+    def meshes_of_table(self) -> list[Mesh]:
+        """The meshes as of the table that was read last. A row that was copied after it may be that of a later mesh."""
+        return [
+            self._replaced[number] if mesh.opened > self.cursor and number in self._replaced else mesh
+            for number, mesh in enumerate(self.meshes())
+        ]
+
     def skip_to_end(self) -> None:
         """Bring meshes, chips and counters to the end of the recording."""
         self._apply_up_to(len(self.process.blocks))
@@ -355,12 +363,19 @@ class RecordedRing(Ring):
                 for at in range(0, len(raw) - MESH_SIZE - 1, MESH_SIZE + 2):
                     mesh = int.from_bytes(raw[at : at + 2], "little")
                     if mesh < self.mesh_count:
-                        self._mesh_rows[mesh * MESH_SIZE : (mesh + 1) * MESH_SIZE] = raw[at + 2 : at + 2 + MESH_SIZE]
+                        self._put_mesh(mesh, raw[at + 2 : at + 2 + MESH_SIZE])
             elif one.block.type == BlockType.CHIPS:
                 self._chip_rows = raw
             else:
                 self._image[:HEADER_BYTES] = raw[:HEADER_BYTES].ljust(HEADER_BYTES, b"\0")
         self._applied = max(self._applied, index)
+
+    def _put_mesh(self, number: int, row: bytes) -> None:
+        place = slice(number * MESH_SIZE, (number + 1) * MESH_SIZE)
+        known = self._mesh_rows[place]
+        if row[OPENED] != known[OPENED] and any(known):
+            self._replaced[number] = self.mesh(number)
+        self._mesh_rows[place] = row
 
     def _layout(self) -> dict[str, int]:
         try:
@@ -417,7 +432,7 @@ class RecordedFold(RingFold):
 
     def _copy_table(self) -> tuple[TableCopy, list[Mesh], int]:
         table, meters = self.ring.next_table(), self.ring.meters
-        return table, self.ring.meshes(), self.ring.field("phases_began") if meters is None else meters[1]
+        return table, self.ring.meshes_of_table(), self.ring.field("phases_began") if meters is None else meters[1]
 
     def _copy_meters(self, after: int) -> Measured:
         return _NO_METERS if self.ring.meters is None else decoded(self.ring, self.ring.meters[0])

@@ -18,13 +18,13 @@ from ttmem.wire.agent_ring import CHIP_SIZE, MESH_SIZE, READ_ATTEMPTS, RECORD_SI
 from ttmem.wire.meter_rows import copy_rows
 
 HEADER_BYTES = 1024  # of an agent's memory, which have all its fields
+OPENED = slice(104, 112)  # of the row of a mesh
 _COUNTED = slice(136, HEADER_BYTES)  # the head changes all the time, and nothing before it ever does
 _ROW_NUMBER = Struct("<H")
 _TIME = Struct("<Q")
 _LEAST_BETWEEN_TABLES = 65_536  # records
 _LIVE_FACTOR = 4
 _MESH_ATTEMPTS = 3  # to copy the table and the meshes while none is opened
-_OPENED = slice(104, 112)  # of the row of a mesh
 # Of the row of a mesh, what is not an audit: state to dram_base, map_end and opened.
 _IDENTITY = (slice(4, 56), slice(96, 112))
 _BYTES_PER_SECOND = 16 << 20  # of one process
@@ -202,7 +202,7 @@ class RingCopier:
 
     def _last_opening(self) -> int:
         """The last record that opened one of the meshes whose rows are written. Before, the row was of another mesh."""
-        return max((int.from_bytes(row[_OPENED], "little") for row in self._meshes), default=0)
+        return max((int.from_bytes(row[OPENED], "little") for row in self._meshes), default=0)
 
     def _mesh_row(self, number: int) -> bytes:
         return self._meshes[number] if number < len(self._meshes) else bytes(MESH_SIZE)
