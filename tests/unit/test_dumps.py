@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from ttmem.account.ledger import Ledger
-from ttmem.documents.dump import EVERYTHING, DumpBuilder
+from ttmem.documents.dump import EVERYTHING, DumpBuilder, DumpFilter
+from ttmem.documents.of_account import dump_of
 from ttmem.ingest import time_slices
 from ttmem.ingest.clock import Clock
-from ttmem.model.events import Allocated, DeviceClosed, Freed, ProcessExited
-from ttmem.model.identity import ProcessInfo
+from ttmem.model.events import Allocated, DeviceClosed, DeviceOpened, Event, Freed, ProcessExited
+from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.schema import Dump
 from ttmem.server import dumps
@@ -278,6 +279,65 @@ def test_a_document_is_of_one_moment_whatever_happens_in_the_pauses(events: int,
         assert found == [*range(found[0], found[0] + 1000)]
 
     run(story)
+
+
+def moved(number: int, chip: str) -> DeviceOpened:
+    return DeviceOpened(number, ChipInfo(chip))
+
+
+MESH = tuple(Allocated((0, 1), Kind.DRAM, 0x1000 * number, 64) for number in range(1, 301))
+CHANGES: dict[str, tuple[tuple[Event, ...], tuple[Event, ...]]] = {
+    "a device turns out to be another chip": (MESH, (moved(1, "C"),)),
+    "two devices turn out to be each other's chips": (MESH, (moved(0, "C"), moved(1, "A"), moved(0, "B"))),
+    "a stronger source counts where a device was": (
+        (*MESH, Allocated(0, Kind.L1, 0x1000, 64)),
+        (moved(0, "C"), Allocated(0, Kind.DRAM, 0x1000, 32), moved(2, "A")),
+    ),
+    "a device is closed": (MESH, (DeviceClosed((0, 1)),)),
+}
+
+
+@pytest.mark.parametrize("wanted", [EVERYTHING, DumpFilter(chips=frozenset("A"))], ids=["all chips", "chip A"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_document_is_of_one_moment_whenever_something_changes(
+    change: tuple[tuple[Event, ...], tuple[Event, ...]],
+    wanted: DumpFilter,
+    steps: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The events come together, after each possible number of turns of the loop."""
+    monkeypatch.setattr(dumps, "SLICE_ALLOCATIONS", 50)
+
+    def without_time(dump: Dump) -> dict[str, Any]:
+        return {**dump, "time": ""}
+
+    async def made(turns: int) -> int:
+        """Returns which moment it is of, 0 before and 1 after the events; 2 if it was made before the events."""
+        stage = Stage()
+        info = ProcessInfo(8, 1, 1000)
+        agent = stage.ledger.source(0.0, info, "agent", Confidence.EXACT)
+        client = stage.ledger.source(0.0, info, "client", Confidence.REPORTED)
+        for event in (moved(0, "A"), moved(1, "B"), *change[0]):
+            stage.ledger.apply(1.0, client, event)
+        moments = [without_time(dump_of(stage.ledger, wanted, 0.0))]
+        task = asyncio.create_task(stage.dumps.document(wanted, user_id=0))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            return 2
+        for event in change[1]:
+            stage.ledger.apply(2.0, agent if isinstance(event, Allocated) else client, event)
+        moments.append(without_time(dump_of(stage.ledger, wanted, 0.0)))
+        assert moments[0] != moments[1]
+        document = without_time(await task)
+        assert document in moments
+        return moments.index(document)
+
+    found, turns = [asyncio.run(made(0))], 0
+    while found[-1] != 2:
+        turns += 1
+        found.append(asyncio.run(made(turns)))
+    assert min(found.count(moment) for moment in (0, 1)) > 3
 
 
 def test_what_was_captured_is_dropped_piece_by_piece(steps: None) -> None:

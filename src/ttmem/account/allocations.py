@@ -154,10 +154,14 @@ class Holding:
         """The first of its chips. All chips of a mesh have the same geometry."""
         return self.chips[0]
 
-    def number_on(self, chip: Chip) -> int:
-        """The device number of the source for one of its chips, or for a chip that was assumed to be one of them."""
-        if chip in self.chips:
-            return self.numbers[self.chips.index(chip)]
+    def number_on(self, chip: Chip, chips: tuple[Chip, ...] = ()) -> int:
+        """The device number of the source for one of its chips, or for a chip that was assumed to be one of them.
+
+        ``chips`` are those at an earlier moment, if that one is meant.
+        """
+        chips = chips or self.chips
+        if chip in chips:
+            return self.numbers[chips.index(chip)]
         return self.former.get(chip, self.numbers[0])
 
     def note_freed(self, key: object) -> None:

@@ -100,13 +100,13 @@ class CountedChips:
         """The same for all allocations of one kind in a holding."""
         known = self._known.get(leaf)
         if known is None or known[0] is not leaf.chips:  # the chips may change between two slices of a request
-            known = self._known[leaf] = leaf.chips, select(holding, leaf.chips, self._wanted(holding))
+            known = self._known[leaf] = leaf.chips, select(holding.chips, leaf.chips, self._wanted(holding))
         return known[1]
 
 
-def select(holding: Holding, counted: frozenset[Chip], wanted: tuple[Chip, ...]) -> Selected:
-    """The chips of a holding on which a kind counts, in the order of the mesh."""
-    here = holding.chips if len(counted) == len(holding.chips) else tuple(c for c in holding.chips if c in counted)
-    if wanted is holding.chips:
+def select(chips: tuple[Chip, ...], counted: frozenset[Chip], wanted: tuple[Chip, ...]) -> Selected:
+    """Of the chips of a holding, those on which a kind counts, in the order of the mesh."""
+    here = chips if len(counted) == len(chips) else tuple(c for c in chips if c in counted)
+    if wanted is chips:
         return Selected(here)
     return Selected(tuple(c for c in here if c in wanted), tuple(c for c in here if c not in wanted))

@@ -41,11 +41,15 @@ class DumpFilter(NamedTuple):
     kinds: frozenset[Kind] = frozenset(KINDS)
     limit: int = LISTED  # allocations to list of each kind on the same chips
 
-    def wants(self, holding: Holding) -> tuple[Chip, ...]:
-        """The chips of a holding that the dump contains."""
+    def wants(self, holding: Holding, chips: tuple[Chip, ...] = ()) -> tuple[Chip, ...]:
+        """The chips of a holding that the dump contains.
+
+        ``chips`` are all of its chips at the moment of the dump; now if none are given.
+        """
         if self.pids is not None and holding.source.process.info.pid not in self.pids:
             return ()
-        return holding.chips if self.chips is None else tuple(c for c in holding.chips if c.id in self.chips)
+        chips = chips or holding.chips
+        return chips if self.chips is None else tuple(c for c in chips if c.id in self.chips)
 
 
 EVERYTHING = DumpFilter()
@@ -63,6 +67,11 @@ class DumpBuilder:
         self._counted = CountedChips(wanted.wants)
         self._groups: dict[tuple[Selected, tuple[int, ...]], dict[Kind, _Group]] = {}
         self._known: dict[tuple[Holding, Selected], dict[Kind, _Group]] = {}
+        self._chips: dict[Holding, tuple[Chip, ...]] = {}
+
+    def locate(self, holding: Holding, chips: tuple[Chip, ...]) -> None:
+        """Note the chips that a holding had at the moment of the dump, if that is not now."""
+        self._chips[holding] = chips
 
     def add(self, item: Allocation, where: Selected | None = None) -> None:
         """Take an allocation, with the chips on which it counted at the moment of the dump, if that is not now."""
@@ -74,7 +83,8 @@ class DumpBuilder:
             return
         kinds = self._known.get((item.holding, where))
         if kinds is None:
-            numbers = tuple(item.holding.number_on(chip) for chip in where.chips)
+            chips = self._chips.get(item.holding, ())
+            numbers = tuple(item.holding.number_on(chip, chips) for chip in where.chips)
             kinds = self._groups.setdefault((where, numbers), {})
             self._known[item.holding, where] = kinds
         group = kinds.get(item.kind)
@@ -86,7 +96,7 @@ class DumpBuilder:
         """Make the rows of listed allocations, one at each step."""
         for kinds in self._groups.values():
             for group in kinds.values():
-                yield from group.describe(may_see)
+                yield from group.describe(may_see, self._chips)
 
     def result(self, *, time: str, anomalies: schema.Anomalies, uncertain: list[schema.UncertainRow]) -> schema.Dump:
         """The document, once all rows are made. Groups on more chips come first."""
@@ -137,9 +147,11 @@ class _Group:
         elif limit and (item.size, -item.born) > self.largest[0][:2]:
             heapreplace(self.largest, (item.size, -item.born, item))
 
-    def describe(self, may_see: Viewer) -> Iterator[None]:
+    def describe(self, may_see: Viewer, chips_of: dict[Holding, tuple[Chip, ...]]) -> Iterator[None]:
         for _, _, item in sorted(self.largest, key=lambda entry: (-entry[0], -entry[1], entry[2].address)):
-            row = allocation_json(item, self.chips, see_tag=may_see(item.holding.source.process.info.user_id))
+            holding = item.holding
+            see_tag = may_see(holding.source.process.info.user_id)
+            row = allocation_json(item, self.chips, of=chips_of.get(holding, ()), see_tag=see_tag)
             self.rows.append({**row, "not_counted": []})
             yield
 

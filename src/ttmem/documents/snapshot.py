@@ -308,17 +308,21 @@ def _share(chip_id: str, pools: tuple[int, ...], numbers: list[int], kinds: dict
 
 
 def allocation(
-    item: Allocation, chips: tuple[Chip, ...] | None = None, *, see_tag: bool = True
+    item: Allocation, chips: tuple[Chip, ...] | None = None, *, of: tuple[Chip, ...] = (), see_tag: bool = True
 ) -> schema.AllocationRow:
-    """The row of one live allocation. ``chips`` are the requested ones of its chips; all if none are given."""
+    """The row of one live allocation. ``chips`` are the requested ones of its chips; all if none are given.
+
+    ``of`` are all of its chips at the requested moment; now if none are given.
+    """
     holding, extra = item.holding, item.extra
     devices = holding.numbers
+    everywhere = of or holding.chips
     others: tuple[Chip, ...] = ()
-    if chips is None or chips == holding.chips or set(chips) == set(holding.chips):
-        chips = holding.chips
+    if chips is None or chips == everywhere or set(chips) == set(everywhere):
+        chips = everywhere
     else:
-        devices = tuple(holding.number_on(chip) for chip in chips)
-        others = tuple(chip for number, chip in zip(holding.numbers, holding.chips) if number not in devices)
+        devices = tuple(holding.number_on(chip, of) for chip in chips)
+        others = tuple(chip for number, chip in zip(holding.numbers, everywhere) if number not in devices)
     counted = counted_chips(item)
     place = core_place(item)
     stack = stack_of(item)

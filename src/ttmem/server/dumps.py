@@ -36,8 +36,14 @@ _PAUSE_SECONDS = 0.2  # before a dump, if requests come too fast
 _PIECE = 50_000  # allocations that are captured without a pause
 _TRIES = 3  # to capture in pieces; then all at once
 
-# Live allocations of a holding; by kind, the chips on which they count.
-Piece = tuple[list[frozenset[Chip]], list[Allocation]]
+
+class Piece(NamedTuple):
+    """Live allocations of a holding, and where they were: a device may turn out to be another chip later."""
+
+    holding: Holding
+    chips: tuple[Chip, ...]
+    counted: list[frozenset[Chip]]  # by kind: the chips on which it counts
+    allocations: list[Allocation]
 
 
 class Capture(NamedTuple):
@@ -58,7 +64,7 @@ def capture(ledger: Ledger, time: float) -> Capture:
 
 def _captured(ledger: Ledger, time: float, pieces: Iterable[Piece]) -> Capture:
     found = deque(pieces)
-    live = sum(len(allocations) for _, allocations in found)
+    live = sum(len(piece.allocations) for piece in found)
     return Capture(time, ledger.seq, found, live, snap.anomalies(ledger.anomalies), added(ledger.processes.values()))
 
 
@@ -67,8 +73,8 @@ def _pieces(ledger: Ledger) -> Iterator[Piece]:
     event = ledger.seq
     for holding in list(ledger.holdings()):
         counted = [frozenset() if leaf is None else leaf.chips for leaf in holding.leaves]
-        for piece in _copies(holding):
-            yield counted, piece
+        for allocations in _copies(holding):
+            yield Piece(holding, holding.chips, counted, allocations)
             if ledger.seq != event:
                 return
 
@@ -190,10 +196,10 @@ class Dumps:
         builder = DumpBuilder(wanted)
         done = 0
         while captured.pieces:
-            counted, allocations = captured.pieces.popleft()
-            holding = allocations[0].holding
-            chips = wanted.wants(holding)
-            where = [select(holding, on, chips) for on in counted] if chips else []
+            holding, all_chips, counted, allocations = captured.pieces.popleft()
+            builder.locate(holding, all_chips)
+            chips = wanted.wants(holding, all_chips)
+            where = [select(all_chips, on, chips) for on in counted] if chips else []
             for start in range(0, len(allocations), SLICE_ALLOCATIONS):
                 for item in allocations[start : start + SLICE_ALLOCATIONS] if chips else ():
                     if item.born != NOT_YET:
