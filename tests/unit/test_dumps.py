@@ -15,7 +15,16 @@ from ttmem.documents.dump import EVERYTHING, DumpBuilder, DumpFilter
 from ttmem.documents.of_account import dump_of
 from ttmem.ingest import time_slices
 from ttmem.ingest.clock import Clock
-from ttmem.model.events import Allocated, DeviceClosed, DeviceOpened, Event, Freed, ProcessExited
+from ttmem.model.events import (
+    Allocated,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    Freed,
+    ProcessExited,
+    ResyncBegin,
+    ResyncEnd,
+)
 from ttmem.model.identity import ChipInfo, ProcessInfo
 from ttmem.model.kinds import Confidence, Kind
 from ttmem.model.schema import Dump
@@ -286,6 +295,7 @@ def moved(number: int, chip: str) -> DeviceOpened:
 
 
 MESH = tuple(Allocated((0, 1), Kind.DRAM, 0x1000 * number, 64) for number in range(1, 301))
+AGAIN = tuple(Allocated((0, 1), Kind.DRAM, 0x1000 * number, 32) for number in range(201, 501))
 CHANGES: dict[str, tuple[tuple[Event, ...], tuple[Event, ...]]] = {
     "a device turns out to be another chip": (MESH, (moved(1, "C"),)),
     "two devices turn out to be each other's chips": (MESH, (moved(0, "C"), moved(1, "A"), moved(0, "B"))),
@@ -293,6 +303,7 @@ CHANGES: dict[str, tuple[tuple[Event, ...], tuple[Event, ...]]] = {
         (*MESH, Allocated(0, Kind.L1, 0x1000, 64)),
         (moved(0, "C"), Allocated(0, Kind.DRAM, 0x1000, 32), moved(2, "A")),
     ),
+    "a resync ends": ((*MESH, ResyncBegin(2), *AGAIN), (ResyncEnd(2),)),
     "a device is closed": (MESH, (DeviceClosed((0, 1)),)),
 }
 

@@ -74,6 +74,8 @@ def _pieces(ledger: Ledger) -> Iterator[Piece]:
     for holding in list(ledger.holdings()):
         counted = [frozenset() if leaf is None else leaf.chips for leaf in holding.leaves]
         for allocations in _copies(holding):
+            if holding.arriving:  # a resync; this takes as long as the copy
+                allocations = [item for item in allocations if item.born != NOT_YET]
             yield Piece(holding, holding.chips, counted, allocations)
             if ledger.seq != event:
                 return
@@ -202,8 +204,7 @@ class Dumps:
             where = [select(all_chips, on, chips) for on in counted] if chips else []
             for start in range(0, len(allocations), SLICE_ALLOCATIONS):
                 for item in allocations[start : start + SLICE_ALLOCATIONS] if chips else ():
-                    if item.born != NOT_YET:
-                        builder.add(item, where[item.kind])
+                    builder.add(item, where[item.kind])
                 done += min(SLICE_ALLOCATIONS, len(allocations) - start)
                 if done >= SLICE_ALLOCATIONS:
                     done = 0
