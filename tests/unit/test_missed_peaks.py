@@ -20,6 +20,8 @@ from ttmem.model.events import (
     Allocated,
     CaughtUp,
     DeviceOpened,
+    Extra,
+    Freed,
     GapBegan,
     MissedHigh,
     PeaksReset,
@@ -128,6 +130,57 @@ def test_a_process_that_exits_while_chips_still_share_their_totals() -> None:
     assert totals[0][Kind.DRAM] is not totals[1][Kind.DRAM]
     for kinds, most in zip(totals, (90_105, 90_100)):
         assert (kinds[Kind.DRAM].peak.value, kinds[Kind.DRAM].peak.at_most) == (90_000, most)
+
+
+def of_mover(ledger: Ledger, leaving: Source, size: int) -> None:
+    """The device of this source holds 500 bytes on one chip, then so much; then it turns out to be the other chip."""
+    for event in (
+        Allocated(0, Kind.DRAM, 0x1000, 500, extra=Extra(2000)),
+        Freed(0, Kind.DRAM, 0x1000),
+        Allocated(0, Kind.DRAM, 0x2000, size, extra=Extra(4 * size)),
+        DeviceOpened(0, ChipInfo(str(CHIPS[0]))),
+    ):
+        ledger.apply(2.0, leaving, event)
+
+
+@pytest.mark.parametrize("then", ["before the gap", "in the gap", "exits in the gap"])
+def test_what_a_device_held_on_another_chip_is_no_lower_limit(then: str) -> None:
+    """Nothing happened among the lost records."""
+    ledger = Ledger()
+    lossy, mover = (ledger.source(0.0, ProcessInfo(pid, 1), "agent", Confidence.EXACT) for pid in (1, 2))
+    for source, chip in zip((lossy, mover), CHIPS):
+        ledger.apply(0.0, source, DeviceOpened(0, ChipInfo(str(chip))))
+    ledger.apply(1.0, lossy, Allocated(0, Kind.DRAM, 0x1000, 10, extra=Extra(40)))
+    if then == "before the gap":
+        of_mover(ledger, mover, 20)
+    ledger.apply(3.0, lossy, GapBegan())
+    if then != "before the gap":
+        of_mover(ledger, mover, 20)
+    if then == "exits in the gap":
+        ledger.apply(4.0, mover, ProcessExited())
+    ledger.apply(5.0, lossy, CaughtUp(2.9, (MissedHigh((0,), "dram", 10, 10, 0, 0, 10, 40),), (), 0, False))
+    total = ledger.chips[str(CHIPS[0])].kinds[Kind.DRAM]
+    least = 20 if then == "exits in the gap" else 30
+    assert (total.peak.value, total.peak.at_most) == (least, 510)
+    assert total.recent.value == least
+    assert total.highs.reserved == (4 * least, 2040)
+
+
+def test_what_a_device_held_after_it_moved_is_a_lower_limit() -> None:
+    """It was reached since a reset, or is higher than what the device held on the other chip."""
+    ledger = Ledger()
+    lossy, mover = (ledger.source(0.0, ProcessInfo(pid, 1), "agent", Confidence.EXACT) for pid in (1, 2))
+    for source, chip in zip((lossy, mover), CHIPS):
+        ledger.apply(0.0, source, DeviceOpened(0, ChipInfo(str(chip))))
+    of_mover(ledger, mover, 20)
+    total = ledger.chips[str(CHIPS[0])].kinds[Kind.DRAM]
+    ledger.apply(2.5, None, PeaksReset())
+    for time, size in ((3.0, 300), (6.0, 900)):
+        ledger.apply(time, lossy, GapBegan())
+        ledger.apply(time, mover, Allocated(0, Kind.DRAM, 0x3000, size))
+        ledger.apply(time, mover, Freed(0, Kind.DRAM, 0x3000))
+        ledger.apply(time + 1, lossy, CaughtUp(time, (MissedHigh((0,), "dram", 10, 10, 0, 0, 10, 0),), (), 0, False))
+        assert total.peak.value == total.recent.value == 20 + size
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["after a gap", "at the first look"])

@@ -12,10 +12,26 @@ import pytest
 from tests.metered_agent import MeteredAgent
 from tests.random_workloads import CHIPS, FOUR, LAYOUTS, Layout, Truth, Workload, compare
 from tests.scripted_agent import SLOTS, Reader
+from tests.unit.naive_model import Key
+from tests.unit.test_arbitration import MESHES, NUMBERS, BothOncePerChip
 from tests.unit.test_shed_rings import Ticking
 from ttmem.account.entities import Source
-from ttmem.model.events import PeaksReset, ProcessExited
-from ttmem.model.kinds import Kind
+from ttmem.model.events import (
+    Allocated,
+    CaughtUp,
+    Device,
+    DeviceOpened,
+    Event,
+    Extra,
+    Freed,
+    GapBegan,
+    MissedHigh,
+    PeaksReset,
+    ProcessExited,
+    ProgramRun,
+)
+from ttmem.model.identity import ChipInfo
+from ttmem.model.kinds import POOL_GAUGES, Kind
 
 
 class Unhurried(Ticking):
@@ -179,3 +195,115 @@ def test_chips_share_a_meter_until_one_of_them_counts_something_alone() -> None:
         }
         assert [rows[str(chip), "l1"] for chip in CHIPS] == [2000, 2000, 1000, 1000]
         assert [rows.get((str(chip), "cb")) for chip in CHIPS] == [70, 70, None, None]
+
+
+Place = tuple[Device, Kind, int]
+
+
+def _allocated(place: Place, size: int) -> Allocated:
+    return Allocated(*place, size, extra=Extra(2 * size))
+
+
+class Moving(BothOncePerChip):
+    """Records of process 0 are lost, and devices of process 1 turn out to be other chips."""
+
+    def __init__(self, dice: random.Random) -> None:
+        super().__init__()
+        self._dice = dice
+        self._lossy, self._voice = self._source(0, "agent", False)
+        self._missing = False
+
+    def act(self, *, exits: bool) -> str:
+        """Do something, and return what."""
+        chance = self._dice.random()
+        if chance < 0.2:
+            self._of_other(DeviceOpened(self._dice.choice(NUMBERS), ChipInfo(self._dice.choice("ABCD"))))
+            return "move"
+        if chance < 0.23 and exits:
+            self._of_other(ProcessExited())
+            for number in NUMBERS:
+                self._of_other(DeviceOpened(number, ChipInfo("ABC"[number])))
+            for device in MESHES:
+                self._of_other(ProgramRun(device, 1, 1))
+            return "exit"
+        process, device = self._dice.randrange(2), self._dice.choice(MESHES)
+        kind = self._dice.choice((Kind.DRAM, Kind.DRAM, Kind.TRACE, Kind.L1))
+        address = 0x1000 * (1 + 4 * kind + self._dice.randrange(3))
+        event: Event = _allocated((device, kind, address), self._dice.choice((10, 30, 50, 100)))
+        if (device, kind, address) in self._held(process):
+            event = Freed(device, kind, address)
+        if process == 1:
+            self._of_other(event)
+        elif self._missing:
+            self.time += 1.0
+            self.model.apply(self.time, self._voice, event)
+        else:
+            self.tell(0, "agent", False, event)
+        return "allocate or free"
+
+    def lose(self, acts: int) -> Counter[str]:
+        """Lose the records of process 0 while so much happens; then correct its account, as from its live table."""
+        before, since = self._held(0), self.time
+        meters: list[tuple[int, str, Key]]
+        meters = [(number, kind.label, ("source", self._voice, number, kind)) for number in NUMBERS for kind in Kind]
+        meters += [
+            (number, gauge, ("share", self._voice.party, self._voice.party.numbers[number], pool))
+            for number in NUMBERS for pool, gauge in POOL_GAUGES.items()
+        ]  # fmt: skip
+        for _, _, key in meters:
+            self.model.take_high(key)
+        self.ledger.apply(self.time, self._lossy, GapBegan())
+        self._missing = True
+        done = Counter(self.act(exits=True) for _ in range(acts))
+        self._missing = False
+        now = self._held(0)
+        for place, size in before.items():
+            if now.get(place) != size:
+                self.ledger.apply(self.time, self._lossy, Freed(*place))
+        for place, size in now.items():
+            if before.get(place) != size:
+                self.ledger.apply(self.time, self._lossy, _allocated(place, size))
+        highs = []
+        for number, gauge, key in meters:
+            if key in self.model.peak:
+                among = self.model.take_high(key)
+                ever, reserved = self.model.peak[key].value, self.model.reserved_peak[key]
+                highs.append(MissedHigh((number,), gauge, among, among, 0, 0, ever, reserved))
+        self.ledger.apply(self.time, self._lossy, CaughtUp(since, tuple(highs), (), 0, False))
+        return done
+
+    def compare_limits(self) -> int:
+        """Returns the number of totals whose peaks have limits."""
+        sums, limited = self.model.sums(), 0
+        for key, total in self.totals():
+            if key[0] in ("kind", "pool"):
+                assert total.used == (sums[key].used if key in sums else 0)
+                for peak, best in ((total.peak, self.model.peak), (total.recent, self.model.recent)):
+                    assert peak.value <= (best[key].value if key in best else 0) <= peak.at_most, key
+                reserved = total.highs.reserved
+                assert reserved.at_least <= self.model.reserved_peak.get(key, 0) <= reserved.at_most, key
+                limited += total.peak.limit is not None
+        return limited
+
+    def _held(self, process: int) -> dict[Place, int]:
+        voice = self._source(process, "agent", False)[1]
+        return {(item.device, item.kind, item.address): item.size for item in self.model.live if item.voice is voice}
+
+    def _of_other(self, event: Event) -> None:
+        self.tell(1, "agent", False, event)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_are_true_if_devices_of_others_turn_out_to_be_other_chips(seed: int) -> None:
+    """What they held on another chip is no lower limit, whether they moved before or after the loss began."""
+    dice, done = random.Random(seed), Counter[str]()
+    for _ in range(60):
+        moving = Moving(dice)
+        for _ in range(dice.randint(1, 3)):
+            for _ in range(dice.randint(2, 10)):
+                done["before: " + moving.act(exits=False)] += 1
+            done.update(moving.lose(dice.randint(2, 14)))
+            done["limited"] += moving.compare_limits()
+            if dice.random() < 0.3:
+                moving.tell(1, "agent", False, PeaksReset())
+    assert min(done[what] for what in ("before: move", "move", "exit", "limited")) > 20

@@ -156,6 +156,27 @@ def test_limits_after_a_process_exited() -> None:
     assert (total.used, total.reserved, total.count) == (100, 100, 1)
 
 
+def test_what_a_device_held_on_another_chip_is_no_lower_limit_after_a_history() -> None:
+    """The device of process 2 turned out to be the chip of process 1 before the history; the loss is after it."""
+    made = Account(1, 2)
+    made.apply(2, DeviceOpened(0, ChipInfo("777")))
+    hold(made, 1, 1, 10)
+    hold(made, 2, 1, 500)
+    give_back(made, 2, 1)
+    hold(made, 2, 2, 20)
+    made.apply(2, DeviceOpened(0, CHIP))
+
+    def live(other: Account) -> None:
+        hold(other, 1, 1, 10)
+        hold(other, 2, 2, 20)
+
+    other = restored(made, live)
+    assert saved(other.ledger) == saved(made.ledger)
+    for account in (made, other):
+        account.lose(1, *high(10, (0, 0), 10))
+        assert account.ledger.chips[CHIP.id].kinds[DRAM].peak.bounds == (30, 510)
+
+
 @pytest.mark.parametrize(
     "highs",
     [high(800, (0, 0), 1000), high(900, (950, 1000), 1000), ()],

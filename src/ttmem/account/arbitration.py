@@ -224,6 +224,9 @@ class _Reassignment:
         leaf.chips = chips
         link(holding, kind, leaf)
         entered = [total for total in leaf.chain if total not in totals]
+        if leaf.since != self._seq:  # not new: it may have been higher on another chip
+            for chip in new:
+                self._process.shares[chip.id].moved_in[kind] = self._seq
         for total in entered:
             if holding.source.in_gap and total in leaf.chain[leaf.own :]:
                 total.begin_gap(holding.source)

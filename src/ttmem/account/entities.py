@@ -97,13 +97,15 @@ class Share:
     Shares of a process in which the same leaves count have the same totals.
     """
 
-    __slots__ = ("chip", "pools", "voices")
+    __slots__ = ("chip", "moved_in", "pools", "voices")
 
     def __init__(self, chip: Chip, nothing: list[Total]) -> None:
         """``nothing`` has the totals that all chips share on which the process never held anything."""
         self.chip = chip
         self.pools = nothing.copy()
         self.voices: list[Source | None] = [None] * len(KINDS)
+        # By kind: sequence number of the last event with which earlier allocations began to count on the chip.
+        self.moved_in = [0] * len(KINDS)
 
     def leave(self) -> None:
         """Remove the chip from the totals: the process does not use it any more."""

@@ -174,8 +174,8 @@ class _CatchUp:
         found = of_chip.left if of_chip in self._held_back else NOBODY
         for other in self._state.processes.values():
             if other is not self._source.process:
-                for total in self._totals.of_chip(other, chip, which):
-                    found = found.beside(total.highs)
+                for highs in self._totals.highs_on(other, chip, which):
+                    found = found.beside(highs)
         if chip.left is not None and chip.left >= self._event.since:
             # The highest value of a process that left before the gap is not kept, but is part of the chip's peak.
             found = HighBounds(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which totals of a process are part of a total of a chip."""
+"""What the totals of a process contribute to a total of a chip."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ttmem.account.entities import Chip, Process
-from ttmem.account.totals import Total
+from ttmem.account.totals import HighBounds, Total
 from ttmem.model.kinds import Kind, Pool
 
 
@@ -20,19 +20,23 @@ class ProcessTotals:
     def __init__(self) -> None:
         self._numbers_of: dict[Process, dict[Chip, list[int]]] = {}
 
-    def of_chip(self, process: Process, chip: Chip, which: Kind | Pool) -> Iterator[Total]:
-        """The totals of a process that are part of a total of a chip."""
+    def highs_on(self, process: Process, chip: Chip, which: Kind | Pool) -> Iterator[HighBounds]:
+        """How high the totals of a process were that are part of a total of a chip.
+
+        The process has one total for a kind on a device, also if the device was believed to be another chip before.
+        What it held then is in the upper limits only.
+        """
         share = process.shares.get(chip.id)
         if share is None:
             return
         if isinstance(which, Pool):
-            yield share.pools[which]
+            yield share.pools[which].highs
             return
         source = share.voices[which]
         if source is not None:
             for number in self._numbers(process).get(chip, ()):
                 if (number, which) in source.totals:
-                    yield source.totals[number, which]
+                    yield source.totals[number, which].highs_since(share.moved_in[which])
 
     def _numbers(self, process: Process) -> dict[Chip, list[int]]:
         if process not in self._numbers_of:
@@ -51,5 +55,5 @@ def process_left(process: Process) -> None:
             of_chip = total_of(share.chip, which)
             if of_chip.gaps and of_chip not in done:
                 done.add(of_chip)
-                for own in totals.of_chip(process, share.chip, which):
-                    of_chip.left_in_gap(own.highs)
+                for highs in totals.highs_on(process, share.chip, which):
+                    of_chip.left_in_gap(highs)

@@ -99,9 +99,20 @@ def _process(process: Process, figures: _Figures) -> Json:
         "failures": [process.failures.count, [[time, list(event)] for time, event in process.failures.last]],
         "numbers": [[number, chip.id] for number, chip in process.numbers.items()],
         "shares": {chip_id: list(map(figures.of, share.pools)) for chip_id, share in process.shares.items()},
+        "moved_in": _moved_in(process) if process.exited is None else [],
         "sources": [_source(source, figures) for source in process.sources.values()],
         "phases": _phases(process.phases),
     }
+
+
+def _moved_in(process: Process) -> list[tuple[str, int, int]]:
+    """The last moves to each chip, by kind."""
+    return [
+        (chip_id, kind, seq)
+        for chip_id, share in process.shares.items()
+        for kind, seq in enumerate(share.moved_in)
+        if seq
+    ]
 
 
 def _source(source: Source, figures: _Figures) -> Json:
@@ -301,6 +312,10 @@ def _restore_living(state: AccountState, one: Json, process: Process, figures: l
     for chip_id, numbers in one["shares"].items():
         if chip_id in process.shares:
             _set_all(zip(process.shares[chip_id].pools, numbers), figures)
+            process.shares[chip_id].moved_in = [0] * len(KINDS)
+    for chip_id, kind, seq in one.get("moved_in", ()):  # recordings of older versions have none
+        if chip_id in process.shares:
+            process.shares[chip_id].moved_in[kind] = seq
     for row in one["sources"]:
         source = process.sources.get(row["name"])
         if source is None:

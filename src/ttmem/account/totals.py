@@ -290,6 +290,17 @@ class Total:
         reserved = Bounds(self.reserved_peak, max(self.reserved_peak, self.reserved_bound))
         return HighBounds(self.recent.bounds, self.peak.bounds, reserved)
 
+    def highs_since(self, seq: int) -> HighBounds:
+        """The same; the lower limits are values that it had since this event."""
+        recent, ever, reserved = self.highs
+        if self.recent.seq < seq:
+            recent = recent._replace(at_least=min(recent.at_least, self.used))
+        if self.peak.seq < seq:
+            ever = ever._replace(at_least=max(recent.at_least, self.used))
+        if seq:
+            reserved = reserved._replace(at_least=self.reserved)
+        return HighBounds(recent, ever, reserved)
+
     @property
     def reserved_peak_exact(self) -> bool:
         return self.reserved_bound <= self.reserved_peak
