@@ -313,7 +313,7 @@ def _restore_living(state: AccountState, one: Json, process: Process, figures: l
         if chip_id in process.shares:
             _set_all(zip(process.shares[chip_id].pools, numbers), figures)
             process.shares[chip_id].moved_in = [0] * len(KINDS)
-    for chip_id, kind, seq in one.get("moved_in", ()):  # recordings of older versions have none
+    for chip_id, kind, seq in one["moved_in"]:
         if chip_id in process.shares:
             process.shares[chip_id].moved_in[kind] = seq
     for row in one["sources"]:
