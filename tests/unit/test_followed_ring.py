@@ -84,7 +84,10 @@ class Sharing:
 
 def leave(reader: Reader, pid: int, source: Source, deadline: float = inf) -> bool:
     """The process is dead: read what is left of its ring, and apply its exit."""
-    exited = lambda: reader.sink.apply(reader.sink.now(), source, ProcessExited())  # noqa: E731
+
+    def exited() -> None:
+        reader.sink.apply(reader.sink.now(), source, ProcessExited())
+
     return reader.rings.finish(pid, deadline, exited)  # type: ignore[arg-type]
 
 

@@ -137,6 +137,12 @@ class Intake:
         assert not_none(client.stdout).readline() == "connected\n"
         return client
 
+    def adopt(self, agent: Agent, pid: int) -> None:
+        """Follow the ring of an agent in this process."""
+        peer = self.events._peers.find(pid, os.getuid())
+        source = peer.sources["agent"] = self.ledger.source(0.0, peer.info, "agent", Confidence.EXACT)
+        self.rings.adopt(peer, source, os.dup(agent.fd))
+
     def departed(self, pid: int) -> Process | None:
         return next((process for process in self.ledger.departed if process.info.pid == pid), None)
 
@@ -378,9 +384,7 @@ def test_the_ring_of_a_process_that_dies_while_the_rings_are_read_at_the_end(
         nonlocal ends
         rings_end()
         ends += 1
-        peer = intake.events._peers.find(pid, os.getuid())
-        source = peer.sources["agent"] = intake.ledger.source(0.0, peer.info, "agent", Confidence.EXACT)
-        intake.rings.adopt(peer, source, os.dup(agent.fd))
+        intake.adopt(agent, pid)
 
     agent.opened()
     for slot in range(9):
@@ -437,9 +441,7 @@ def test_at_the_end_exits_come_before_later_records_of_others(
     dying, living = agents(), agents()
     living.chip(0, 555, 0)
     for agent, pid in ((dying, intake.dead(())), (living, os.getpid())):
-        peer = intake.events._peers.find(pid, os.getuid())
-        source = peer.sources["agent"] = intake.ledger.source(0.0, peer.info, "agent", Confidence.EXACT)
-        intake.rings.adopt(peer, source, os.dup(agent.fd))
+        intake.adopt(agent, pid)
         agent.opened()
     for slot in range(10):
         dying.allocate(slot, 100)

@@ -12,7 +12,7 @@ once, instead of reading on, if the ring of a dead process is not read to its en
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -24,6 +24,7 @@ from ttmem.ingest.followed_ring import ALL_TIMES, FollowedRing
 from ttmem.ingest.ring_fold import COUNTERS, RingFold
 from ttmem.ingest.ring_listener import NoListener, RingListener
 from ttmem.ingest.ring_merge import in_order
+from ttmem.ingest.shared_chips import Item, first_to_end, limit_turns, may_end, sharing_chips, with_older
 from ttmem.ingest.shed_rings import ReadingCost
 from ttmem.ingest.sink import Sink
 from ttmem.model.events import DeviceClosed, Rejected
@@ -123,21 +124,21 @@ class Rings:
         A ring whose process is dead, or runs another program, is read to its end before anything later on its chips.
         """
         self._begin_turn()
-        for peer, follower in list(self._followers.items()):
+        for peer, follower in self._items():
             self._guarded(peer, follower, follower.begin_turn)
-        for peer, follower in list(self._followers.items()):
+        for peer, follower in self._items():
             if not self._pending(peer, follower) and not follower.source.shed:
                 self._read([(peer, follower)], deadline)  # an audit may be new even so
         while True:
             pending = self._all_pending()
             if pending:
                 self._read(self._next_group(pending), deadline)
-            elif not self._end_rings(list(self._followers.items())):
+            elif not self._end_rings(self._items()):
                 break
             if self._clock() > deadline:
                 pending = self._all_pending()
                 break
-        for peer, follower in list(self._followers.items()):
+        for peer, follower in self._items():
             self._guarded(peer, follower, follower.note)
         return bool(pending)
 
@@ -174,23 +175,16 @@ class Rings:
                 return True
             self._guarded(peer, follower, follower.end_here)
             self._begin_turn()
-            for other, its_ring in list(self._followers.items()):
+            for other, its_ring in self._items():
                 if other not in started:  # once only: a living process may write for ever
                     started.add(other)
                     self._guarded(other, its_ring, its_ring.begin_turn)
             if self._followers.get(peer) is follower:
-                first = self._first_to_end(peer, follower)
-                others = [] if first[1].late else self._with_older(first[1])
-                self._read(_sharing_chips(first, others), deadline)
+                first = first_to_end((peer, follower), self._items())
+                others = [] if first[1].late else with_older(first[1], self._items())
+                self._read(sharing_chips(first, others), deadline)
             if peer in self._followers and self._clock() > deadline:
                 return False
-
-    def _first_to_end(self, peer: Peer, follower: FollowedRing) -> tuple[Peer, FollowedRing]:
-        """Of the rings that share chips with this one, and have ended, the one that ended first."""
-        if follower.late:
-            return peer, follower
-        sharing = _sharing_chips((peer, follower), list(self._followers.items()))
-        return min((item for item in sharing if item[1].end is not None), key=lambda item: item[1].ended)
 
     def positions(self) -> list[tuple[Ring, int, int]]:
         """Each ring that is not read to its end, the last record of it that was applied, and how many were lost."""
@@ -252,28 +246,15 @@ class Rings:
     def _begin_turn(self) -> None:
         """Note the time up to which records are applied."""
         self._turn = clock_gettime_ns(CLOCK_MONOTONIC)
-        for peer, follower in list(self._followers.items()):
+        for peer, follower in self._items():
             self._guarded(peer, follower, follower.look_at_chips)
-        self._limit_turns()
+        limit_turns(self._items(), self._turn)
 
-    def _limit_turns(self) -> None:
-        """Rings that share chips are read up to the time of this turn, and up to the end of one that has ended.
+    def _items(self) -> list[Item]:
+        return list(self._followers.items())
 
-        Records that were written since then may be younger than unread ones of another process on the same chips, or
-        than the end. A ring that shares no chips is read as far as it goes.
-        """
-        used: Counter[str] = Counter()
-        for follower in self._followers.values():
-            used.update(follower.chips)
-        for follower in self._followers.values():
-            follower.turn = self._turn if any(used[chip] > 1 for chip in follower.chips) else ALL_TIMES
-        for peer, ended in self._followers.items():
-            if ended.end is not None and not ended.late and ended.turn != ALL_TIMES:
-                for _, follower in _sharing_chips((peer, ended), list(self._followers.items())):
-                    follower.turn = min(follower.turn, ended.ended)
-
-    def _all_pending(self) -> list[tuple[Peer, FollowedRing]]:
-        return [(peer, follower) for peer, follower in list(self._followers.items()) if self._pending(peer, follower)]
+    def _all_pending(self) -> list[Item]:
+        return [(peer, follower) for peer, follower in self._items() if self._pending(peer, follower)]
 
     def _pending(self, peer: Peer, follower: FollowedRing) -> bool:
         try:
@@ -304,14 +285,14 @@ class Rings:
             follower.spent += took
             self._renewed_seconds += took
 
-    def _next_group(self, pending: list[tuple[Peer, FollowedRing]]) -> list[tuple[Peer, FollowedRing]]:
+    def _next_group(self, pending: list[Item]) -> list[Item]:
         """The ring on which the least time was spent, and those that share chips with it, directly or not.
 
         If there are several, the one that was not read for the longest time: a tick may be too short for all rings.
         """
-        return _sharing_chips(min(pending, key=lambda item: (item[1].spent, item[1].last_read)), pending)
+        return sharing_chips(min(pending, key=lambda item: (item[1].spent, item[1].last_read)), pending)
 
-    def _read(self, group: list[tuple[Peer, FollowedRing]], deadline: float) -> None:
+    def _read(self, group: list[Item], deadline: float) -> None:
         """Read a slice of each ring of a group. A fault in one of them does not affect the others."""
         limit = min(_SLICE_RECORDS, max(_LEAST_SLICE_RECORDS, _GROUP_RECORDS // len(group)))
         self._slices += 1
@@ -334,25 +315,14 @@ class Rings:
                 break
         self._end_rings(group)
 
-    def _end_rings(self, rings: list[tuple[Peer, FollowedRing]]) -> bool:
+    def _end_rings(self, rings: list[Item]) -> bool:
         """End those that are read to their ends. Returns True if there was one."""
         ended = False
         for peer, follower in rings:
-            if self._followers.get(peer) is follower and follower.read_to_its_end and self._may_end(follower):
+            if self._followers.get(peer) is follower and follower.read_to_its_end and may_end(follower, self._items()):
                 self._ended(peer, follower)
                 ended = True
         return ended
-
-    def _may_end(self, ended: FollowedRing) -> bool:
-        """Are all older records of others on its chips applied? They count before the exit of the process."""
-        return ended.late or not any(
-            follower is not ended and not follower.fold.apart and not ended.chips.isdisjoint(follower.chips)
-            for _, follower in self._with_older(ended)
-        )
-
-    def _with_older(self, ended: FollowedRing) -> list[tuple[Peer, FollowedRing]]:
-        """The rings that may have records from before the end of this one that are not applied yet."""
-        return [item for item in self._followers.items() if item[1].may_have_older(ended.ended)]
 
     def _loaded(self, peer: Peer, follower: FollowedRing) -> bool:
         """Has it something to apply in this turn?"""
@@ -373,7 +343,7 @@ class Rings:
         if not fold.observed:  # observers give way when there is too much for them
             self._cost.note(fold.applied - records, thread_time() - cpu)
 
-    def _fold_in_order(self, loaded: list[tuple[Peer, FollowedRing]], deadline: float) -> None:
+    def _fold_in_order(self, loaded: list[Item], deadline: float) -> None:
         """Apply records of several rings in the order of their times, and note what it cost.
 
         It stops at the time of a correction, and where a ring may have more that is not loaded.
@@ -415,7 +385,7 @@ class Rings:
         else:
             self._exit(peer)
         self._drop(peer)
-        self._limit_turns()
+        limit_turns(self._items(), self._turn)
 
     def _guarded(self, peer: Peer, follower: FollowedRing, work: Callable[[], None]) -> None:
         try:
@@ -429,35 +399,10 @@ class Rings:
             return
         follower.fold.give_up()
         self._drop(peer)
-        self._limit_turns()
+        limit_turns(self._items(), self._turn)
         self._sink.apply(self._sink.now(), follower.source, Rejected(1))
         pid = follower.source.process.info.pid
         self._sink.warn(f"pid {pid}: its agent's memory is invalid and is not read any more: {error}")
-
-
-def _sharing_chips(
-    first: tuple[Peer, FollowedRing], rings: list[tuple[Peer, FollowedRing]]
-) -> list[tuple[Peer, FollowedRing]]:
-    """A ring, and those of the others that share chips with it, directly or not.
-
-    A ring whose corrections take long is read by itself: its chips have no peaks meanwhile, so the order is of no use.
-    """
-    group = dict([first])
-    if first[1].fold.apart:
-        return [first]
-    others = [
-        (peer, follower, follower.chips) for peer, follower in rings if peer not in group and not follower.fold.apart
-    ]
-    reached = first[1].chips
-    grown = True
-    while grown:
-        grown = False
-        for peer, follower, chips in others:
-            if peer not in group and not reached.isdisjoint(chips):
-                group[peer] = follower
-                reached |= chips
-                grown = True
-    return list(group.items())
 
 
 def _counters(fold: RingFold) -> dict[str, int]:
